@@ -1,0 +1,137 @@
+// Package kernel is one table: operation × weight type × ISA tier → the function that does it, with its plain Go definition.
+//
+// It knows packages asm/* and quant, and nothing of models, graphs, plans or files. All functions are pure arithmetic over
+// memory that the caller owns; none allocates.
+package kernel
+
+import (
+	"unsafe"
+
+	"ck/internal/quant"
+)
+
+// ActKind is the form in which a matmul reads its activations.
+type ActKind uint8
+
+const (
+	ActF32  ActKind = iota // float32 as they are
+	ActBF16                // rounded to bfloat16 (nearest even)
+	ActQ8                  // int8 with a float32 scale per 32 elements
+	ActQ8K                 // int8 with a float32 scale per 256 elements
+)
+
+func (k ActKind) String() string { return [...]string{"f32", "bf16", "q8", "q8k"}[k] }
+
+// Act is a batch of M activation rows of K elements in the form of its kind. The arrays are views into memory of the caller
+// (ActBytes, MakeAct); per-block arrays are [block][M], so that a micro-kernel of several rows reads neighbours.
+//
+// Quantization of a block of B elements (32 or 256): amax = max |x|; d = amax/127, q = round-to-nearest-even(x * (127/amax));
+// a block with amax < 1e-30 has d = 0 and q = 0. Elements beyond K, up to Kp, are zero.
+type Act struct {
+	Kind     ActKind
+	M, K, Kp int // Kp: K rounded up (ActBF16: to 32, ActQ8: to 64, ActQ8K: to 256; ActF32: K itself)
+
+	F  []float32 // ActF32: the rows, FStride floats apart (a view of the producer's buffer)
+	FS int
+	H  []uint16 // ActBF16: [M][Kp]
+	Q  []int8   // ActQ8, ActQ8K: [M][Kp]
+
+	// Per-block data; nb = Kp/32 or Kp/256 blocks.
+	D    []float32 // scale d: [nb][M]
+	SD   []float32 // ActQ8: d * float32(sum of q): [nb][M]
+	N8   []int32   // ActQ8: -8 * sum of q: [nb][M] (offset of unsigned 4-bit weights)
+	N16  []int32   // ActQ8: -16 * sum (5-bit)
+	N128 []int32   // ActQ8: -128 * sum (8-bit)
+	N32  []int32   // ActQ8K: -32 * sum of 16 elements: [nb][16][M] (6-bit weights)
+	P    []int16   // ActQ8K: sums of 32 elements: [nb][M][8] (mins of Q4_K, Q5_K)
+}
+
+// blockElems is the number of elements that share a scale.
+func (k ActKind) blockElems() int {
+	if k == ActQ8K {
+		return 256
+	}
+	return 32
+}
+
+// padded is Kp for K elements.
+func (k ActKind) padded(n int) int {
+	switch k {
+	case ActBF16:
+		return (n + 31) &^ 31
+	case ActQ8:
+		return (n + 63) &^ 63
+	case ActQ8K:
+		return (n + 255) &^ 255
+	}
+	return n
+}
+
+// ActBytes is the memory that MakeAct needs for m rows of k elements, in bytes (0 for ActF32, which is a view).
+func ActBytes(kind ActKind, m, k int) int {
+	kp := kind.padded(k)
+	nb := kp / kind.blockElems()
+	switch kind {
+	case ActBF16:
+		return align64(2 * m * kp)
+	case ActQ8:
+		return align64(m*kp) + 5*align64(4*nb*m)
+	case ActQ8K:
+		return align64(m*kp) + align64(4*nb*m) + align64(64*nb*m) + align64(16*nb*m)
+	}
+	return 0
+}
+
+// MakeAct lays an Act of m rows of k elements out in mem (64-byte aligned, at least ActBytes long). For ActF32 set F and FS.
+func MakeAct(kind ActKind, mem []byte, m, k int) Act {
+	a := Act{Kind: kind, M: m, K: k, Kp: kind.padded(k)}
+	nb := a.Kp / kind.blockElems()
+	switch kind {
+	case ActBF16:
+		a.H, _ = cut[uint16](mem, m*a.Kp)
+	case ActQ8:
+		a.Q, mem = cut[int8](mem, m*a.Kp)
+		a.D, mem = cut[float32](mem, nb*m)
+		a.SD, mem = cut[float32](mem, nb*m)
+		a.N8, mem = cut[int32](mem, nb*m)
+		a.N16, mem = cut[int32](mem, nb*m)
+		a.N128, _ = cut[int32](mem, nb*m)
+	case ActQ8K:
+		a.Q, mem = cut[int8](mem, m*a.Kp)
+		a.D, mem = cut[float32](mem, nb*m)
+		a.N32, mem = cut[int32](mem, nb*16*m)
+		a.P, _ = cut[int16](mem, nb*m*8)
+	}
+	return a
+}
+
+func align64(n int) int { return (n + 63) &^ 63 }
+
+// cut takes n elements of T from the front of mem and returns the rest, aligned to 64 bytes.
+func cut[T any](mem []byte, n int) ([]T, []byte) {
+	var e T
+	size := n * int(unsafe.Sizeof(e))
+	if n == 0 {
+		return nil, mem
+	}
+	_ = mem[size-1]
+	rest := mem[min(align64(size), len(mem)):]
+	return unsafe.Slice((*T)(unsafe.Pointer(&mem[0])), n), rest
+}
+
+// ActFor is the kind of activations that a matmul with weights of type t uses; f32 is --act f32. It depends on the type alone,
+// never on the tier: 8 bits for the block types that have integer kernels, BF16 for BF16, float32 for the rest.
+func ActFor(t quant.Type, f32 bool) ActKind {
+	if f32 {
+		return ActF32
+	}
+	switch t {
+	case quant.BF16:
+		return ActBF16
+	case quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1:
+		return ActQ8
+	case quant.Q4_K, quant.Q5_K, quant.Q6_K:
+		return ActQ8K
+	}
+	return ActF32
+}
