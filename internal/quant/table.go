@@ -35,23 +35,23 @@ var table = [...]row{
 	Q6_K: {"Q6_K", 256, 210, decodeQ6_K},
 	Q8_K: {"Q8_K", 256, 292, decodeQ8_K},
 
-	IQ1_S:   {"IQ1_S", 256, 50, nil},
-	IQ1_M:   {"IQ1_M", 256, 56, nil},
-	IQ2_XXS: {"IQ2_XXS", 256, 66, nil},
-	IQ2_XS:  {"IQ2_XS", 256, 74, nil},
-	IQ2_S:   {"IQ2_S", 256, 82, nil},
-	IQ3_XXS: {"IQ3_XXS", 256, 98, nil},
-	IQ3_S:   {"IQ3_S", 256, 110, nil},
-	IQ4_NL:  {"IQ4_NL", 32, 18, nil},
-	IQ4_XS:  {"IQ4_XS", 256, 136, nil},
+	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S},
+	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M},
+	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS},
+	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS},
+	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS},
+	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S},
+	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL},
+	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS},
 
-	TQ1_0: {"TQ1_0", 256, 54, nil},
-	TQ2_0: {"TQ2_0", 256, 66, nil},
-	Q1_0:  {"Q1_0", 128, 18, nil},
-	Q2_0:  {"Q2_0", 64, 18, nil},
+	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0},
+	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0},
+	Q1_0:  {"Q1_0", 128, 18, decodeQ1_0},
+	Q2_0:  {"Q2_0", 64, 18, decodeQ2_0},
 
-	MXFP4: {"MXFP4", 32, 17, nil},
-	NVFP4: {"NVFP4", 64, 36, nil},
+	MXFP4: {"MXFP4", 32, 17, decodeMXFP4},
+	NVFP4: {"NVFP4", 64, 36, decodeNVFP4},
 }
 
 // Decode decodes the first len(dst) elements of src, blocks of type t, to float32, bit for bit as ggml does.

@@ -1,0 +1,61 @@
+package quant
+
+import "math"
+
+// Types with elements of 4-bit floats, E2M1 (OCP Microscaling Formats v1.0, 2023, 5.3.3). Their fields, in order:
+//
+//	MXFP4: e E8M0; qs[16], nibbles as in Q4_0                                  2^(e-127) * E2M1
+//	NVFP4: d[4] UE4M3, a scale for 16 elements each; qs[32], 8 bytes of those, element j in the low
+//	       nibble of byte j, j+8 in the high one                               d * E2M1
+//
+// The levels below are twice those of E2M1, to be integers, and the scales half as large.
+
+var valuesFP4 = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// e8m0Half is 2^(e-128). The code 255, which OCP calls NaN, is 2^127, as in ggml.
+func e8m0Half(e byte) float32 {
+	if e < 2 {
+		return math.Float32frombits(0x200000 << e) // subnormal
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// ue4m3Half is half of the UE4M3 number x: bits 3..6 are the exponent with bias 7, bits 0..2 the mantissa. As in ggml bit 7 is
+// ignored and the NaN code 0x7f is 0 (though 0xff is not).
+func ue4m3Half(x byte) float32 {
+	if x == 0x7f {
+		return 0
+	}
+	x &= 0x7f
+	if x < 8 {
+		return float32(x) / 1024 // subnormal: multiples of 2^-9, halved
+	}
+	return math.Float32frombits((uint32(x) + (127-7-1)<<3) << 20)
+}
+
+func decodeMXFP4(dst []float32, src []byte) {
+	for len(dst) >= 32 {
+		b, y := (*[17]byte)(src), (*[32]float32)(dst)
+		d := e8m0Half(b[0])
+		for j, q := range b[1:] {
+			y[j] = valuesFP4[q&15] * d
+			y[j+16] = valuesFP4[q>>4] * d
+		}
+		dst, src = dst[32:], src[17:]
+	}
+}
+
+func decodeNVFP4(dst []float32, src []byte) {
+	for len(dst) >= 64 {
+		b, y := (*[36]byte)(src), (*[64]float32)(dst)
+		for s, scale := range b[:4] {
+			d := ue4m3Half(scale)
+			out := (*[16]float32)(y[16*s:])
+			for j, q := range (*[8]byte)(b[4+8*s:]) {
+				out[j] = valuesFP4[q&15] * d
+				out[j+8] = valuesFP4[q>>4] * d
+			}
+		}
+		dst, src = dst[64:], src[36:]
+	}
+}

@@ -1,0 +1,77 @@
+package quant
+
+// Types of one or two bits an element, all with one scale d f16 (ggml-common.h). Their fields, in order:
+//
+//	TQ1_0: qs[48], 5 ternary digits a byte; qh[4], 4 a byte; d        d*(digit-1)
+//	TQ2_0: qs[64]; d                                                 d*(q-1)
+//	Q1_0:  d; qs[16], element j is bit j%8 of byte j/8               d or -d
+//	Q2_0:  d; qs[16], element j is at bits j%4*2 of byte j/4         d*(q-1)
+//
+// A byte of TQ1_0 is a fraction b/256 whose ternary digits are the elements, the first at 1/3: multiplying by 3^n drops n of
+// them, multiplying by 3 once more brings the next above the point.
+
+var pow3 = [5]byte{1, 3, 9, 27, 81}
+
+// ternary decodes digit n of each byte of qs for n in 0..digits-1: y[n*len(qs)+j] = d*(digit n of qs[j] - 1).
+func ternary(y []float32, qs []byte, digits int, d float32) {
+	for n, p := range pow3[:digits] {
+		out := y[n*len(qs):][:len(qs)]
+		for j, b := range qs {
+			out[j] = float32(int(b*p)*3>>8-1) * d
+		}
+	}
+}
+
+func decodeTQ1_0(dst []float32, src []byte) {
+	for len(dst) >= 256 {
+		b, y := (*[54]byte)(src), (*[256]float32)(dst)
+		d := f16(b[52:])
+		ternary(y[:160], b[:32], 5, d)
+		ternary(y[160:240], b[32:48], 5, d)
+		ternary(y[240:], b[48:52], 4, d)
+		dst, src = dst[256:], src[54:]
+	}
+}
+
+func decodeTQ2_0(dst []float32, src []byte) {
+	for len(dst) >= 256 {
+		b, y := (*[66]byte)(src), (*[256]float32)(dst)
+		d := f16(b[64:])
+		for s := range 8 { // 32 elements: half s/4 of qs, bits 2*(s%4)
+			out := (*[32]float32)(y[32*s:])
+			for j, q := range (*[32]byte)(b[s/4*32:]) {
+				out[j] = float32(int(q>>(s%4*2)&3)-1) * d
+			}
+		}
+		dst, src = dst[256:], src[66:]
+	}
+}
+
+func decodeQ1_0(dst []float32, src []byte) {
+	for len(dst) >= 128 {
+		b, y := (*[18]byte)(src), (*[128]float32)(dst)
+		d := f16(b[:])
+		levels := [2]float32{-d, d}
+		for i, q := range b[2:] {
+			out := (*[8]float32)(y[8*i:])
+			for j := range out {
+				out[j] = levels[q>>j&1]
+			}
+		}
+		dst, src = dst[128:], src[18:]
+	}
+}
+
+func decodeQ2_0(dst []float32, src []byte) {
+	for len(dst) >= 64 {
+		b, y := (*[18]byte)(src), (*[64]float32)(dst)
+		d := f16(b[:])
+		for i, q := range b[2:] {
+			out := (*[4]float32)(y[4*i:])
+			for j := range out {
+				out[j] = float32(int(q>>(2*j)&3)-1) * d
+			}
+		}
+		dst, src = dst[64:], src[18:]
+	}
+}
