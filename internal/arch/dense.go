@@ -1,0 +1,105 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+
+	"ck/internal/graph"
+)
+
+// dense is the family of llama: RMSNorm before attention and before a gated feed-forward, rotary positions, grouped queries.
+// Biases are wherever the file has them.
+type dense struct {
+	neox   bool // rotary pairs (i, i+n/2) instead of (2i, 2i+1)
+	qkNorm bool // RMSNorm of each query and key head
+}
+
+func (d dense) build(h *hparams) (*graph.Graph, error) {
+	var (
+		hidden = h.need("embedding_length")
+		layers = h.need("block_count")
+		ffn    = h.need("feed_forward_length")
+		heads  = h.need("attention.head_count")
+		kv     = h.size("attention.head_count_kv", heads)
+		eps    = float32(h.float("attention.layer_norm_rms_epsilon", 1e-5))
+		window = h.size("attention.sliding_window", 0)
+	)
+	if h.err != nil {
+		return nil, h.err
+	}
+	if heads == 0 || kv == 0 || heads%kv != 0 {
+		return nil, fmt.Errorf("%s.attention.head_count: %d heads over %d KV heads", h.arch, heads, kv)
+	}
+	headK := h.size("attention.key_length", hidden/heads)
+	headV := h.size("attention.value_length", headK)
+	if headK < 1 || headV < 1 || headK > 1<<14 || headV > 1<<14 || layers > 1<<14 || layers < 1 {
+		return nil, fmt.Errorf("%s: %d layers with heads of %d and %d elements", h.arch, layers, headK, headV)
+	}
+	g := &graph.Graph{Context: h.size("context_length", 2048)}
+	rope, err := h.rope(h.size("rope.dimension_count", headK))
+	if err != nil {
+		return nil, err
+	}
+	g.Ropes = []graph.Rope{rope}
+
+	embed := h.weight(g, "token_embd.weight")
+	if h.err != nil {
+		return nil, h.err
+	}
+	g.Vocab = g.Weights[embed].Rows
+	x := g.NewValue("x", hidden)
+	g.Add(graph.Embed{}, "token_embd", nil, []graph.ValueID{x}, embed)
+
+	one := func(op graph.Op, name string, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+		v := g.NewValue(name, width)
+		g.Add(op, name, in, []graph.ValueID{v}, w...)
+		return v
+	}
+	linear := func(name string, width, slices int, in graph.ValueID) graph.ValueID {
+		return one(graph.Matmul{Slices: slices}, name, width, []graph.ValueID{in}, h.withBias(g, name)...)
+	}
+	for l := range layers {
+		b := fmt.Sprintf("blk.%d.", l)
+		norm := func(name string, group int, in graph.ValueID) graph.ValueID {
+			return one(graph.Norm{Eps: eps, Group: group}, b+name, g.Width(in), []graph.ValueID{in}, h.weight(g, b+name+".weight"))
+		}
+		a := norm("attn_norm", 0, x)
+		q := linear(b+"attn_q", heads*headK, 1, a)
+		k := linear(b+"attn_k", kv*headK, 1, a)
+		v := linear(b+"attn_v", kv*headV, 1, a)
+		if d.qkNorm {
+			q, k = norm("attn_q_norm", headK, q), norm("attn_k_norm", headK, k)
+		}
+		turn := graph.Rotate{D: headK, Neox: d.neox}
+		q = one(turn, b+"rope_q", g.Width(q), []graph.ValueID{q})
+		k = one(turn, b+"rope_k", g.Width(k), []graph.ValueID{k})
+		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window})
+		o := one(graph.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
+			[]graph.ValueID{q, k, v})
+		o = linear(b+"attn_output", hidden, graph.SlicesFor(heads*headV, kv), o)
+		x = one(graph.Add{}, b+"attn_residual", hidden, []graph.ValueID{x, o})
+
+		f := norm("ffn_norm", 0, x)
+		gate, up := linear(b+"ffn_gate", ffn, 1, f), linear(b+"ffn_up", ffn, 1, f)
+		f = one(graph.SwiGLU{}, b+"ffn_act", ffn, []graph.ValueID{gate, up})
+		f = linear(b+"ffn_down", hidden, graph.SlicesFor(ffn, 0), f)
+		x = one(graph.Add{}, b+"ffn_residual", hidden, []graph.ValueID{x, f})
+		if h.err != nil {
+			return nil, h.err
+		}
+	}
+	last := g.NewValue("last", hidden)
+	g.Values[last].Picked = true
+	g.Add(graph.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	n := g.NewValue("output_norm", hidden)
+	g.Values[n].Picked = true
+	g.Add(graph.Norm{Eps: eps}, "output_norm", []graph.ValueID{last}, []graph.ValueID{n}, h.weight(g, "output_norm.weight"))
+	out := []graph.WeightID{embed}
+	if h.has("output.weight") {
+		out = h.withBias(g, "output")
+	}
+	g.Logits = g.NewValue("logits", g.Vocab)
+	g.Values[g.Logits].Picked = true
+	g.Add(graph.Matmul{Slices: 1}, "output", []graph.ValueID{n}, []graph.ValueID{g.Logits}, out...)
+	return g, nil
+}

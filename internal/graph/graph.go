@@ -1,0 +1,145 @@
+// Package graph says what a model computes: a list of steps over values of shape [rows, width].
+//
+// A row is one token on its way through the model. The graph knows no thread, no data type, no cache, no instruction set; each
+// kind of step is one file here, with its shape rule and its float64 reference (Interpret).
+package graph
+
+import "fmt"
+
+// ValueID names a value of the graph.
+type ValueID int
+
+// Value is a quantity of shape [rows, Width]. Values are written once.
+type Value struct {
+	Name  string
+	Width int
+	// Picked: the value has a row for each row of the walk whose logits are wanted, not for every row (see Pick).
+	Picked bool
+}
+
+// WeightID names a weight of the graph.
+type WeightID int
+
+// Weight is a tensor of the model: a matrix [Rows, Cols], or a vector where Rows is 1.
+type Weight struct {
+	Name       string // the GGUF tensor name, "blk.0.attn_q.weight"
+	Rows, Cols int
+}
+
+// Op is what a step does; its type is the kind of the step.
+type Op interface {
+	// Kind is the kind's name, as --explain prints it.
+	Kind() string
+	// Check is the shape rule: it says what is wrong with the widths of the step's values and the shapes of its weights.
+	Check(g *Graph, s *Step) error
+	// Ref computes the wanted rows of the step's outputs in float64; it is the definition of the step.
+	Ref(r *Ref, s *Step)
+	// Needs says which rows of input i the wanted rows of the outputs read: the same rows, or all of them.
+	Needs(i int) Need
+}
+
+// Need is the rows of an input that a row of the output reads.
+type Need uint8
+
+const (
+	SameRow Need = iota // the row of the same index
+	AllRows             // every row of the walk (keys and values of attention)
+	PickRow             // the row of the walk that the output row was picked from
+)
+
+// Step applies an Op to values and weights.
+type Step struct {
+	Op   Op
+	Name string
+	In   []ValueID
+	Out  []ValueID
+	W    []WeightID
+}
+
+// Graph is the list of steps, in an order in which every value is written before it is read.
+type Graph struct {
+	Arch    string
+	Values  []Value
+	Weights []Weight
+	Steps   []Step
+	Ropes   []Rope  // tables of rotary frequencies, shared by steps
+	Caches  []Cache // what attention steps remember of earlier rows
+	Logits  ValueID // the result
+	Vocab   int     // width of Logits
+	Context int     // context length that the model was made for, in tokens
+}
+
+// Cache is the state of one attention step: keys [KVHeads, D] and values [KVHeads, Dv] of every position.
+type Cache struct {
+	KVHeads, D, Dv int
+	Window         int // 0, or how many positions (its own included) a row sees
+}
+
+// NewValue adds a value.
+func (g *Graph) NewValue(name string, width int) ValueID {
+	g.Values = append(g.Values, Value{Name: name, Width: width})
+	return ValueID(len(g.Values) - 1)
+}
+
+// NewWeight adds a weight or finds the one of that name.
+func (g *Graph) NewWeight(name string, rows, cols int) WeightID {
+	for i, w := range g.Weights {
+		if w.Name == name {
+			return WeightID(i)
+		}
+	}
+	g.Weights = append(g.Weights, Weight{name, rows, cols})
+	return WeightID(len(g.Weights) - 1)
+}
+
+// Add appends a step.
+func (g *Graph) Add(op Op, name string, in, out []ValueID, w ...WeightID) {
+	g.Steps = append(g.Steps, Step{Op: op, Name: name, In: in, Out: out, W: w})
+}
+
+// Width is the width of a value.
+func (g *Graph) Width(v ValueID) int { return g.Values[v].Width }
+
+// Check applies every shape rule, and that values are written once, before they are read.
+func (g *Graph) Check() error {
+	written := make([]bool, len(g.Values))
+	for i := range g.Steps {
+		s := &g.Steps[i]
+		for _, v := range s.In {
+			if !written[v] {
+				return fmt.Errorf("step %d %s: reads %s before it is written", i, s.Name, g.Values[v].Name)
+			}
+		}
+		for _, v := range s.Out {
+			if written[v] {
+				return fmt.Errorf("step %d %s: writes %s a second time", i, s.Name, g.Values[v].Name)
+			}
+			written[v] = true
+		}
+		if err := s.Op.Check(g, s); err != nil {
+			return fmt.Errorf("step %d %s %s: %w", i, s.Op.Kind(), s.Name, err)
+		}
+	}
+	if int(g.Logits) >= len(written) || !written[g.Logits] {
+		return fmt.Errorf("no step writes the logits")
+	}
+	return nil
+}
+
+// arity is the part of a shape rule that all kinds share: the numbers of inputs, outputs and weights (from, to).
+func arity(s *Step, in, out, w0, w1 int) error {
+	if len(s.In) != in || len(s.Out) != out || len(s.W) < w0 || len(s.W) > w1 {
+		return fmt.Errorf("has %d inputs, %d outputs, %d weights", len(s.In), len(s.Out), len(s.W))
+	}
+	return nil
+}
+
+// sameWidth is the shape rule of elementwise steps.
+func sameWidth(g *Graph, vs ...ValueID) error {
+	for _, v := range vs[1:] {
+		if g.Width(v) != g.Width(vs[0]) {
+			return fmt.Errorf("%s is %d wide, %s %d", g.Values[vs[0]].Name, g.Width(vs[0]), g.Values[v].Name, g.Width(v))
+		}
+	}
+	return nil
+}

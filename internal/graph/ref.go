@@ -1,0 +1,90 @@
+package graph
+
+// Input is the rows that a reference run computes: token, position and sequence of each, and which rows' logits are wanted.
+type Input struct {
+	IDs  []int32
+	Pos  []int32
+	Seq  []int32
+	Pick []int32 // indices of rows, ascending
+}
+
+// Ref runs a graph in float64, as plainly as possible: it keeps every value, has no cache, and reads all earlier rows instead.
+type Ref struct {
+	G      *Graph
+	In     Input
+	Weight func(w WeightID, row int, dst []float64) // row of a weight, Cols values
+	Vals   [][][]float64                            // [value][row] of Width values; nil where nobody needs the row
+	want   [][]bool
+}
+
+// Interpret runs the graph and returns the logits of the picked rows. It computes only the rows that these need.
+func Interpret(g *Graph, in Input, weight func(w WeightID, row int, dst []float64)) [][]float64 {
+	r := &Ref{G: g, In: in, Weight: weight, Vals: make([][][]float64, len(g.Values)), want: make([][]bool, len(g.Values))}
+	for v := range g.Values {
+		n := len(in.IDs)
+		if g.Values[v].Picked {
+			n = len(in.Pick)
+		}
+		r.Vals[v], r.want[v] = make([][]float64, n), make([]bool, n)
+	}
+	for i := range r.want[g.Logits] {
+		r.want[g.Logits][i] = true
+	}
+	for i := len(g.Steps) - 1; i >= 0; i-- {
+		r.demand(&g.Steps[i])
+	}
+	for i := range g.Steps {
+		s := &g.Steps[i]
+		for _, v := range s.Out {
+			for row, w := range r.want[v] {
+				if w {
+					r.Vals[v][row] = make([]float64, g.Width(v))
+				}
+			}
+		}
+		s.Op.Ref(r, s)
+	}
+	return r.Vals[g.Logits]
+}
+
+// demand marks the rows of the step's inputs that the wanted rows of its outputs read.
+func (r *Ref) demand(s *Step) {
+	for _, o := range s.Out {
+		for row, w := range r.want[o] {
+			if !w {
+				continue
+			}
+			for i, v := range s.In {
+				switch s.Op.Needs(i) {
+				case SameRow:
+					r.want[v][row] = true
+				case PickRow:
+					r.want[v][r.In.Pick[row]] = true
+				case AllRows:
+					for j := range r.want[v] {
+						r.want[v][j] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// each calls f for every wanted row of output o of the step.
+func (r *Ref) each(s *Step, o int, f func(row int, out []float64)) {
+	for row, out := range r.Vals[s.Out[o]] {
+		if out != nil {
+			f(row, out)
+		}
+	}
+}
+
+// in is row `row` of input i.
+func (r *Ref) in(s *Step, i, row int) []float64 { return r.Vals[s.In[i]][row] }
+
+// vector is a weight of one row.
+func (r *Ref) vector(w WeightID) []float64 {
+	v := make([]float64, r.G.Weights[w].Cols)
+	r.Weight(w, 0, v)
+	return v
+}
