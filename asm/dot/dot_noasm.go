@@ -1,0 +1,6 @@
+//go:build !amd64 || noasm
+
+package dot
+
+// The sets of kernels in assembly; empty here.
+var AVX512, VNNI, AVX512BF16 Set

@@ -1,0 +1,93 @@
+package dot
+
+// Layout names one of the panel layouts of the package comment.
+type Layout uint8
+
+const (
+	F32 Layout = iota
+	F16
+	BF16
+	Q8_0
+	Q4_0
+	Q4_1
+	Q5_0
+	Q5_1
+	Q4_K
+	Q5_K
+	Q6_K
+	Layouts // their number
+)
+
+// geometry of a layout: rows of a panel, elements along K and bytes of a group, and the multiple to which K is padded; of the
+// source block, elements and bytes.
+type geometry struct {
+	name                         string
+	rows, groupK, groupBytes, kn int
+	blockK, blockBytes           int
+	pack                         func(dst, src []byte, r int) // writes row r of one group from the blocks of one group
+}
+
+var geometries = [Layouts]geometry{
+	F32:  {"F32", 64, 1, 256, 1, 1, 4, nil},
+	F16:  {"F16", 64, 1, 128, 1, 1, 2, nil},
+	BF16: {"BF16", 64, 2, 256, 32, 1, 2, nil},
+	Q8_0: {"Q8_0", 16, 64, 1088, 64, 32, 34, packQ8_0},
+	Q4_0: {"Q4_0", 16, 64, 576, 64, 32, 18, packQ4_0},
+	Q4_1: {"Q4_1", 16, 64, 640, 64, 32, 20, packQ4_1},
+	Q5_0: {"Q5_0", 16, 64, 704, 64, 32, 22, packQ5_0},
+	Q5_1: {"Q5_1", 16, 64, 768, 64, 32, 24, packQ5_1},
+	Q4_K: {"Q4_K", 16, 256, 2368, 256, 256, 144, packQ4_K},
+	Q5_K: {"Q5_K", 16, 256, 2880, 256, 256, 176, packQ5_K},
+	Q6_K: {"Q6_K", 16, 256, 3392, 256, 256, 210, packQ6_K},
+}
+
+// String is the name of the block type that the layout holds.
+func (l Layout) String() string { return geometries[l].name }
+
+// Rows is the number of weight rows of a panel.
+func (l Layout) Rows() int { return geometries[l].rows }
+
+// GroupK is the number of elements along K of a group.
+func (l Layout) GroupK() int { return geometries[l].groupK }
+
+// GroupBytes is the size of a group.
+func (l Layout) GroupBytes() int { return geometries[l].groupBytes }
+
+// Groups is the number of groups of a panel of k elements along K.
+func (l Layout) Groups(k int) int {
+	g := &geometries[l]
+	return (k + g.kn - 1) / g.kn * (g.kn / g.groupK)
+}
+
+// PanelBytes is the size of a panel of k elements along K.
+func (l Layout) PanelBytes(k int) int { return l.Groups(k) * geometries[l].groupBytes }
+
+// RowBytes is the size of a source row (GGUF blocks) of k elements.
+func (l Layout) RowBytes(k int) int {
+	g := &geometries[l]
+	return k / g.blockK * g.blockBytes
+}
+
+// Kernels are the functions of one layout on one tier. Every function computes what Args describes.
+type Kernels struct {
+	Gemv  func(*Args) // one activation row × Panels panels
+	Gemv2 func(*Args) // one activation row × two streams of Panels panels, WFar and YFar apart; nil: none
+
+	// Small[r] computes r activation rows × Panels panels straight from the packed form; entries 0 and 1 are nil. Its length
+	// is one more than the most rows; nil: none.
+	Small []func(*Args)
+
+	// Gemm[r] computes r activation rows × one tile of Tile (1 or 2) panels; the second panel lies WFar behind the first, its
+	// outputs YFar behind. Entry 0 is nil; the length is one more than the most rows. If Unpack is not nil the panels must
+	// have been unpacked.
+	Gemm []func(*Args)
+	Tile int
+
+	// Unpack expands Groups groups at Src to groups of UnpackedBytes bytes at Dst: one byte per weight in the order of Q8_0's
+	// vectors (K-quants: 64 vectors, sub-block by sub-block), then the group's scales as they are.
+	Unpack        func(*Args)
+	UnpackedBytes int
+}
+
+// Set is the kernels of one tier; layouts without kernels of their own have a nil Gemv.
+type Set [Layouts]Kernels
