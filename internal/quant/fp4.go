@@ -59,3 +59,24 @@ func decodeNVFP4(dst []float32, src []byte) {
 		dst, src = dst[64:], src[36:]
 	}
 }
+
+// rmsFP4 is the root mean square of the levels.
+const rmsFP4 = 5.852
+
+// scaleMXFP4 takes the power of two next to the deviation.
+func scaleMXFP4(b []byte, sigma float32) {
+	e := math.Float32bits(sigma/rmsFP4*jitter(b[0])*math.Sqrt2) >> 23 & 255
+	b[0] = byte(min(e+1, 254))
+}
+
+// scaleNVFP4 takes the nearest scales, 2^-9 at least: there is no scale for the tensor to bring them into range.
+func scaleNVFP4(b []byte, sigma float32) {
+	for s, r := range b[:4] {
+		d := 2 * sigma / rmsFP4 * jitter(r)
+		if d < 1./64 { // subnormal: multiples of 2^-9
+			b[s] = byte(max(1, d*512+0.5))
+			continue
+		}
+		b[s] = byte(min(0x7e, (math.Float32bits(d)+1<<19)>>20-(127-7)<<3))
+	}
+}

@@ -261,3 +261,20 @@ func decodeIQ4_XS(dst []float32, src []byte) {
 		dst, src = dst[256:], src[136:]
 	}
 }
+
+func scaleIQ1_S(b []byte, sigma float32)   { randomScale(b, sigma/7.200) }
+func scaleIQ2_XXS(b []byte, sigma float32) { randomScale(b, sigma/53.36) }
+func scaleIQ2_XS(b []byte, sigma float32)  { randomScale(b, sigma/55.90) }
+func scaleIQ2_S(b []byte, sigma float32)   { randomScale(b, sigma/56.39) }
+func scaleIQ3_XXS(b []byte, sigma float32) { randomScale(b, sigma/142.4) }
+func scaleIQ3_S(b []byte, sigma float32)   { randomScale(b, sigma/140.2) }
+func scaleIQ4_NL(b []byte, sigma float32)  { randomSignedScale(b, sigma/67.44) }
+func scaleIQ4_XS(b []byte, sigma float32)  { randomSignedScale(b, sigma/1246) }
+
+func scaleIQ1_M(b []byte, sigma float32) {
+	h := F32ToF16(sigma / 7.200 * jitter(b[48]))
+	for i := range 4 {
+		high := &b[49+2*i]
+		*high = *high&15 | byte(h>>(4*i))<<4
+	}
+}

@@ -143,3 +143,36 @@ func decodeQ8_K(dst []float32, src []byte) {
 		dst, src = dst[256:], src[292:]
 	}
 }
+
+// In random blocks the scales and minima are uniform; dmin is d times the mean of q, so that the mean of the elements is 0.
+
+func scaleQ2_K(b []byte, sigma float32) {
+	d := randomScale(b[80:], sigma/13.87)
+	putF16(b[82:], 1.5*d)
+}
+
+func scaleQ3_K(b []byte, sigma float32) { randomSignedScale(b[108:], sigma/43.34) }
+
+func scaleQ4_K(b []byte, sigma float32) {
+	d := randomScale(b, sigma/258.3)
+	putF16(b[2:], 7.5*d)
+}
+
+func scaleQ5_K(b []byte, sigma float32) {
+	d := randomScale(b, sigma/526.9)
+	putF16(b[2:], 15.5*d)
+}
+
+func scaleQ6_K(b []byte, sigma float32) { randomSignedScale(b[208:], sigma/1366) }
+
+func scaleQ8_K(b []byte, sigma float32) {
+	binary.LittleEndian.PutUint32(b, math.Float32bits(sigma/73.90*jitter(b[0])))
+	noMin8(b[4:260])
+	for g := range 16 {
+		sum := 0
+		for _, q := range b[4+16*g:][:16] {
+			sum += int(int8(q))
+		}
+		binary.LittleEndian.PutUint16(b[260+2*g:], uint16(sum))
+	}
+}

@@ -1,6 +1,9 @@
 package quant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // The types with blocks of 32 elements and one scale (ggml-common.h). Their fields, in order:
 //
@@ -82,4 +85,150 @@ func decodeQ8_1(dst []float32, src []byte) {
 		}
 		dst, src = dst[32:], src[36:]
 	}
+}
+
+// reciprocal is 1/d, or 0 where that is not finite: the scale is then 0 in F16 as well.
+func reciprocal(d float32) float32 {
+	if r := 1 / d; r-r == 0 {
+		return r
+	}
+	return 0
+}
+
+// extreme is the element of x with the largest magnitude, the first of several.
+func extreme(x *[32]float32) (v float32) {
+	var mag uint32
+	for _, e := range x {
+		if m := math.Float32bits(e) &^ (1 << 31); m > mag { // the bits of magnitudes order as they do
+			mag, v = m, e
+		}
+	}
+	return v
+}
+
+// extent is the smallest and the largest element of x; of zeros of both signs, the first.
+func extent(x *[32]float32) (lo, hi float32) {
+	lo, hi = x[0], x[0]
+	for _, e := range x[1:] {
+		if e < lo {
+			lo = e
+		}
+		if e > hi {
+			hi = e
+		}
+	}
+	return lo, hi
+}
+
+func quantizeQ4_0(dst []byte, src []float32) {
+	for len(src) >= 32 {
+		b, x := (*[18]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -8
+		r := reciprocal(d)
+		putF16(b[:], d)
+		for j := range 16 {
+			lo := min(15, int32(float32(x[j]*r)+8.5))
+			hi := min(15, int32(float32(x[j+16]*r)+8.5))
+			b[2+j] = byte(lo | hi<<4)
+		}
+		dst, src = dst[18:], src[32:]
+	}
+}
+
+func quantizeQ4_1(dst []byte, src []float32) {
+	for len(src) >= 32 {
+		b, x := (*[20]byte)(dst), (*[32]float32)(src)
+		low, high := extent(x)
+		d := (high - low) / 15
+		r := reciprocal(d)
+		putF16(b[:], d)
+		putF16(b[2:], low)
+		for j := range 16 {
+			lo := min(15, int32(float32((x[j]-low)*r)+0.5))
+			hi := min(15, int32(float32((x[j+16]-low)*r)+0.5))
+			b[4+j] = byte(lo | hi<<4)
+		}
+		dst, src = dst[20:], src[32:]
+	}
+}
+
+func quantizeQ5_0(dst []byte, src []float32) {
+	for len(src) >= 32 {
+		b, x := (*[22]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -16
+		r := reciprocal(d)
+		putF16(b[:], d)
+		var h uint32
+		for j := range 16 {
+			lo := uint32(min(31, int32(float32(x[j]*r)+16.5)))
+			hi := uint32(min(31, int32(float32(x[j+16]*r)+16.5)))
+			b[6+j] = byte(lo&15 | hi<<4)
+			h |= lo>>4&1<<j | hi>>4&1<<(j+16)
+		}
+		binary.LittleEndian.PutUint32(b[2:], h)
+		dst, src = dst[22:], src[32:]
+	}
+}
+
+func quantizeQ5_1(dst []byte, src []float32) {
+	for len(src) >= 32 {
+		b, x := (*[24]byte)(dst), (*[32]float32)(src)
+		low, high := extent(x)
+		d := (high - low) / 31
+		r := reciprocal(d)
+		putF16(b[:], d)
+		putF16(b[2:], low)
+		var h uint32
+		for j := range 16 {
+			lo := uint32(int32(float32((x[j]-low)*r) + 0.5))
+			hi := uint32(int32(float32((x[j+16]-low)*r) + 0.5))
+			b[8+j] = byte(lo&15 | hi<<4)
+			h |= lo>>4&1<<j | hi>>4&1<<(j+16)
+		}
+		binary.LittleEndian.PutUint32(b[4:], h)
+		dst, src = dst[24:], src[32:]
+	}
+}
+
+func quantizeQ8_0(dst []byte, src []float32) {
+	for len(src) >= 32 {
+		b, x := (*[34]byte)(dst), (*[32]float32)(src)
+		e := extreme(x)
+		d := max(e, -e) / 127
+		r := reciprocal(d)
+		putF16(b[:], d)
+		for j, v := range x {
+			// Ties away from zero; the sum is exact in float64.
+			b[2+j] = byte(int32(float64(v*r) + math.Copysign(0.5, float64(v))))
+		}
+		dst, src = dst[34:], src[32:]
+	}
+}
+
+func scaleQ4_0(b []byte, sigma float32) { randomSignedScale(b, sigma/4.637) }
+func scaleQ5_0(b []byte, sigma float32) { randomSignedScale(b, sigma/9.247) }
+
+func scaleQ4_1(b []byte, sigma float32) {
+	d := randomScale(b, sigma/4.610)
+	putF16(b[2:], -7.5*d)
+}
+
+func scaleQ5_1(b []byte, sigma float32) {
+	d := randomScale(b, sigma/9.233)
+	putF16(b[2:], -15.5*d)
+}
+
+func scaleQ8_0(b []byte, sigma float32) {
+	randomScale(b, sigma/73.90)
+	noMin8(b[2:34])
+}
+
+func scaleQ8_1(b []byte, sigma float32) {
+	d := randomScale(b, sigma/73.90)
+	noMin8(b[4:36])
+	sum := 0
+	for _, q := range b[4:36] {
+		sum += int(int8(q))
+	}
+	putF16(b[2:], d*float32(sum))
 }

@@ -101,3 +101,30 @@ func decodeI64(dst []float32, src []byte) {
 		dst[i] = float32(int64(binary.LittleEndian.Uint64(src[8*i:])))
 	}
 }
+
+// putF16 writes a little-endian half.
+func putF16(b []byte, f float32) { binary.LittleEndian.PutUint16(b, F32ToF16(f)) }
+
+func quantizeF32(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+	}
+}
+
+func quantizeF16(dst []byte, src []float32) {
+	for i, v := range src {
+		putF16(dst[2*i:], v)
+	}
+}
+
+func quantizeBF16(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], F32ToBF16(v))
+	}
+}
+
+// scaleF64 takes the random bytes as a uniform number in [-1, 1), whose deviation is 1/sqrt(3).
+func scaleF64(b []byte, sigma float32) {
+	u := float64(int64(binary.LittleEndian.Uint64(b))) / (1 << 63)
+	binary.LittleEndian.PutUint64(b, math.Float64bits(u*float64(sigma)*math.Sqrt(3)))
+}

@@ -75,3 +75,27 @@ func decodeQ2_0(dst []float32, src []byte) {
 		dst, src = dst[64:], src[18:]
 	}
 }
+
+// scaleTQ1_0 keeps to the 243 (81) bytes that stand for digits: those of n are the ceiling of 256*n/243.
+func scaleTQ1_0(b []byte, sigma float32) {
+	randomScale(b[52:], sigma/0.8165)
+	for j, r := range b[:48] {
+		b[j] = byte((int(r)*243>>8*256 + 242) / 243)
+	}
+	for j, r := range b[48:52] {
+		b[48+j] = byte((int(r)*81>>8*3*256 + 242) / 243)
+	}
+}
+
+// scaleTQ2_0 makes the fourth code, which no quantizer writes, a 0.
+func scaleTQ2_0(b []byte, sigma float32) {
+	randomScale(b[64:], sigma/0.7071)
+	for j, q := range b[:64] {
+		b[j] = q &^ (q << 1 & q & 0xaa)
+	}
+}
+
+func scaleQ1_0(b []byte, sigma float32) { randomScale(b, sigma) }
+
+// The signs of the scales bring the mean of the elements, 1/2 within a block, to 0.
+func scaleQ2_0(b []byte, sigma float32) { randomSignedScale(b, sigma/1.225) }
