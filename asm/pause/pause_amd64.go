@@ -1,0 +1,6 @@
+//go:build !noasm
+
+package pause
+
+//go:noescape
+func spin(n int)
