@@ -73,6 +73,9 @@ func (b *barrier) wait(rounds int) (ok, left bool) {
 	if s&(broken|someoneOut) != 0 {
 		return false, s&broken == 0
 	}
+	if b.n == 1 {
+		return true, false
+	}
 	if b.arrived.Add(1) == b.n {
 		b.arrived.Store(0) // before the generation: who goes on may arrive at the next barrier at once
 		b.state.v.Add(generation)

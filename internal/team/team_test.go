@@ -45,11 +45,15 @@ func cpusFor(t testing.TB, n int) []int {
 
 func newTeam(t testing.TB, n int, opt Options) *Team {
 	t.Helper()
+	procs := runtime.GOMAXPROCS(0)
 	tm, err := New(cpusFor(t, n), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(tm.Close)
+	t.Cleanup(func() {
+		tm.Close()
+		runtime.GOMAXPROCS(procs)
+	})
 	return tm
 }
 
@@ -154,6 +158,12 @@ func TestBarrierWithGC(t *testing.T) {
 // spinner has to stop, too.
 func TestSpinningDoesNotBlockGC(t *testing.T) {
 	tm := newTeam(t, 2, Options{Pin: true, SpinMicros: 1e6})
+	start := time.Now()
+	defer func() {
+		if d := time.Since(start); d > 2500*time.Millisecond { // a blocked collection takes the whole second of spinning
+			t.Errorf("five collections took %v", d)
+		}
+	}()
 	for range 5 {
 		err := tm.Run(func(w int) {
 			if w == 0 {
@@ -170,7 +180,7 @@ func TestSpinningDoesNotBlockGC(t *testing.T) {
 // With preemption by signals switched off everything must work by Safepoint alone.
 func TestWithoutAsyncPreemption(t *testing.T) {
 	if os.Getenv("CK_TEAM_CHILD") != "" {
-		t.Skip("is the child")
+		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^(TestBarrierWithGC|TestSpinningDoesNotBlockGC|TestSafepoint)$", "-test.timeout=60s")
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "CK_TEAM_CHILD=1")
@@ -265,6 +275,29 @@ func TestPinning(t *testing.T) {
 	}
 }
 
+func TestHold(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, held, after cpuMask
+	before.get()
+	for _, pin := range []bool{true, false} {
+		tm := newTeam(t, 2, Options{Pin: pin})
+		release := tm.Hold()
+		for range 10 {
+			stress(t, tm, 10)
+			held.get()
+			if held.isOnly(tm.CPUs()[0]) != pin {
+				t.Errorf("pin %v: the mask between Runs is %b", pin, held[0])
+			}
+		}
+		release()
+		after.get()
+		if before != after {
+			t.Errorf("pin %v: the mask was %b, is %b", pin, before[0], after[0])
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []struct {
 		cpus []int
@@ -316,7 +349,7 @@ func TestCloseEndsThreads(t *testing.T) {
 
 func TestGOMAXPROCS(t *testing.T) {
 	old := runtime.GOMAXPROCS(1)
-	defer runtime.GOMAXPROCS(old)
+	t.Cleanup(func() { runtime.GOMAXPROCS(old) })
 	newTeam(t, 3, Options{})
 	if g := runtime.GOMAXPROCS(0); g != 5 {
 		t.Errorf("GOMAXPROCS is %d, want 5", g)
@@ -656,9 +689,12 @@ func BenchmarkBarrier(b *testing.B) {
 // BenchmarkRun is the cost of an empty Run while the workers still spin.
 func BenchmarkRun(b *testing.B) {
 	for n := 1; n <= 2; n++ {
-		for _, pin := range []bool{false, true} {
-			b.Run(fmt.Sprintf("workers=%d/pin=%v", n, pin), func(b *testing.B) {
-				tm := newTeam(b, n, Options{Pin: pin})
+		for _, mode := range []string{"free", "pin", "hold"} {
+			b.Run(fmt.Sprintf("workers=%d/%s", n, mode), func(b *testing.B) {
+				tm := newTeam(b, n, Options{Pin: mode != "free"})
+				if mode == "hold" {
+					defer tm.Hold()()
+				}
 				f := func(int) {}
 				b.ResetTimer()
 				for range b.N {
