@@ -9,7 +9,7 @@ import (
 // before they are added, which also keeps compilers that know a fused multiply-add from using it.
 
 // Go is the portable set.
-var Go = Set{
+var Go = Set{Of: [Layouts]Kernels{
 	F32:  goKernels(F32, goFloat),
 	F16:  goKernels(F16, goFloat),
 	BF16: goKernels(BF16, goBF16),
@@ -21,7 +21,7 @@ var Go = Set{
 	Q4_K: goKernels(Q4_K, goK45),
 	Q5_K: goKernels(Q5_K, goK45),
 	Q6_K: goKernels(Q6_K, goK6),
-}
+}, Fold: goFold}
 
 // panelFunc computes the outputs y (the panel's rows) of one panel at w and one activation row.
 type panelFunc func(l Layout, a *Args, w unsafe.Pointer, y []float32)
@@ -229,5 +229,20 @@ func goK6(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 			d := half(le.Uint16(group[3328+2*r:])) * dx
 			y[r] += float32(sub[r] * d)
 		}
+	}
+}
+
+func goFold(a *Args) {
+	for i := range 16 * a.Panels {
+		var v [8]float32
+		for s := range a.Groups {
+			v[s] = at[float32](unsafe.Add(a.W, s*a.WStep), i)
+		}
+		for n := a.Groups; n > 1; n /= 2 {
+			for s := range n / 2 {
+				v[s] = v[2*s] + v[2*s+1]
+			}
+		}
+		*(*float32)(unsafe.Add(a.Y, 4*i)) = v[0]
 	}
 }
