@@ -14,7 +14,8 @@ import (
 //	Q6_K: ql[128]; qh[64]; scales[16] int8; d f16                                                 d*sc*(q-32)
 //	Q8_K: d f32; qs[256] int8; bsums[16] int16, the sums of 16 qs each (activations only)         d*q
 //
-// Scales are multiplied in the order d*sc, then by q, each product rounded.
+// Scales are multiplied in the order d*sc, then by q, each product rounded; that of dmin*m too, and explicitly, since compilers
+// may fuse across statements.
 
 func decodeQ2_K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
@@ -22,7 +23,7 @@ func decodeQ2_K(dst []float32, src []byte) {
 		scales, qs, d, dmin := b[:16], b[16:80], f16(b[80:]), f16(b[82:])
 		// Sub-block s of 16 elements: half s/8 of qs, bits 2*(s%8/2), the first or second 16 bytes.
 		for s, sc := range scales {
-			dl, ml := d*float32(sc&15), dmin*float32(sc>>4)
+			dl, ml := d*float32(sc&15), float32(dmin*float32(sc>>4))
 			shift := s % 8 / 2 * 2
 			out := y[16*s:][:16]
 			for j, q := range qs[s/8*32+s%2*16:][:16] {
@@ -76,8 +77,8 @@ func decodeQ4_K(dst []float32, src []byte) {
 		sc, m := scalesQ4K((*[12]byte)(b[4:]))
 		// 32 bytes hold two sub-blocks of 32, low nibbles then high ones.
 		for p := range 4 {
-			d0, m0 := d*float32(sc[2*p]), dmin*float32(m[2*p])
-			d1, m1 := d*float32(sc[2*p+1]), dmin*float32(m[2*p+1])
+			d0, m0 := d*float32(sc[2*p]), float32(dmin*float32(m[2*p]))
+			d1, m1 := d*float32(sc[2*p+1]), float32(dmin*float32(m[2*p+1]))
 			out := (*[64]float32)(y[64*p:])
 			for j, q := range (*[32]byte)(b[16+32*p:]) {
 				out[j] = float32(d0*float32(q&15)) - m0
@@ -96,8 +97,8 @@ func decodeQ5_K(dst []float32, src []byte) {
 		qh := (*[32]byte)(b[16:])
 		// As Q4_K; bit s of qh[j] is bit 4 of element j of sub-block s.
 		for p := range 4 {
-			d0, m0 := d*float32(sc[2*p]), dmin*float32(m[2*p])
-			d1, m1 := d*float32(sc[2*p+1]), dmin*float32(m[2*p+1])
+			d0, m0 := d*float32(sc[2*p]), float32(dmin*float32(m[2*p]))
+			d1, m1 := d*float32(sc[2*p+1]), float32(dmin*float32(m[2*p+1]))
 			out := (*[64]float32)(y[64*p:])
 			for j, q := range (*[32]byte)(b[48+32*p:]) {
 				h := qh[j] >> (2 * p)
