@@ -1,0 +1,372 @@
+package kernel
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ck/asm/dot"
+	"ck/internal/quant"
+)
+
+// Matmul is one product Y[m][n] = sum over k of W[n][k] * X[m][k], or the part of one that is one worker's: N weight rows, the
+// activation rows [M0, M1).
+//
+// Each output's bits depend on its weight row, its activation row and Slices alone (dot's order of arithmetic): not on N, M0, M1 or
+// anything else that is computed with it.
+type Matmul struct {
+	W      []byte             // ceil(N/PanelRows) consecutive panels of K elements; not read by Direct formats
+	N, K   int                // weight rows; elements along K, a multiple of the type's block
+	Slices int                // 1, 2, 4 or 8: K is cut in that many equal slices, whole groups, each one chain, summed as a tree
+	Row    func(r int) []byte // Direct formats: the file's bytes of weight row r, 0 <= r < N
+	X      *Act               // of the format's kind; X.K = K
+	M0, M1 int
+
+	Y       []float32 // Y[m*YStride+n], m counted from row 0 of X; nothing beyond column N is stored
+	YStride int
+	Bias    []float32 // nil, or N values that are added after the tree
+	Add     bool      // Y = Y + result, the residual; else Y = result
+}
+
+const (
+	// mBlock is how many activation rows one pass over unpacked weights serves: their int8 data stays in the second-level cache
+	// beside two panels. With 60 rows the unpacking costs 5 to 10 %, with 120 hardly anything.
+	mBlock = 120
+
+	// callBytes bounds the weights that one call of assembly reads, for the garbage collector cannot stop it: 100 us at 40 GB/s.
+	callBytes = 4 << 20
+
+	// chunkBytes is the part of a float panel (along K) that serves all rows of a block before the next part: it stays in the
+	// second-level cache.
+	chunkBytes = 256 << 10
+
+	// decodeK is how many elements along K of 64 rows a Direct format decodes at a time; whole blocks of every type.
+	decodeK = 256
+
+	// prefetch distances in bytes with one stream and two. A K-quant group is a long stretch of arithmetic, more than the core's
+	// reorder window holds, so hardware prefetch alone reaches half of the bandwidth.
+	prefetch1, prefetch2 = 8192, 4096
+
+	accBytes  = 4096     // dot.Args.Acc
+	outFloats = 32 << 10 // outputs that await folding
+	rowsBytes = 4 * decodeK * 64
+)
+
+// Scratch is one worker's memory for Matmul. Matmul grows it when it is too small; a caller that must not allocate in its hot
+// path calls Grow with the largest Need first.
+type Scratch struct {
+	args dot.Args
+	mem  []byte // aligned to 64 bytes: acc, outputs, then unpacked panels, or a decoded chunk and its rows
+}
+
+// NewScratch is an empty scratch.
+func NewScratch() *Scratch { return &Scratch{} }
+
+// Need is the size in bytes of the scratch for matmuls with k elements along K.
+func (f *Format) Need(k int) int {
+	n := accBytes + 4*outFloats
+	if f.Direct {
+		return n + chunkBytes + rowsBytes
+	}
+	return n + align64(f.kernels.Tile*f.layout.Groups(k)*f.kernels.UnpackedBytes)
+}
+
+// Grow makes the scratch at least n bytes large.
+func (s *Scratch) Grow(n int) {
+	if len(s.mem) < n {
+		b := make([]byte, n+63)
+		s.mem = b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
+	}
+}
+
+// out is the part of the scratch for outputs.
+func (s *Scratch) out() []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(&s.mem[accBytes])), outFloats)
+}
+
+// work is the rest of the scratch.
+func (s *Scratch) work() []byte { return s.mem[accBytes+4*outFloats:] }
+
+// call runs a kernel. Assembly has no safe points and a loop over it no stack check; this function's own prologue is where the
+// garbage collector and cancellation get their turn, so it must not be inlined.
+//
+//go:noinline
+func call(kernel func(*dot.Args), a *dot.Args) { kernel(a) }
+
+// Matmul computes m. It panics if sizes do not fit; it allocates only to grow the scratch.
+func (f *Format) Matmul(s *Scratch, m *Matmul) {
+	f.check(m)
+	if m.N == 0 || m.M0 == m.M1 {
+		return
+	}
+	s.Grow(f.Need(m.K))
+	a := &s.args
+	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M}
+	switch rows := m.M1 - m.M0; {
+	case f.Act == ActF32 || f.Act == ActBF16:
+		if f.Direct || rows >= max(2, len(f.kernels.Small)) {
+			f.blocks(s, m)
+			return
+		}
+		fallthrough
+	case rows == 1 || rows < len(f.kernels.Small):
+		f.few(s, m)
+	default:
+		f.tiles(s, m)
+	}
+}
+
+func (f *Format) check(m *Matmul) {
+	panels := (m.N + f.PanelRows - 1) / f.PanelRows
+	switch {
+	case m.X.Kind != f.Act || m.X.K != m.K:
+		panic(fmt.Sprintf("kernel: matmul of %v: activations are %v with K %d, want %v with %d", f.Type, m.X.Kind, m.X.K, f.Act, m.K))
+	case m.K <= 0, m.K%f.Type.BlockElems() != 0, m.Slices != 1 && m.Slices != 2 && m.Slices != 4 && m.Slices != 8,
+		m.Slices > 1 && m.K%(m.Slices*f.GroupK) != 0:
+		panic(fmt.Sprintf("kernel: matmul of %v: K %d in %d slices", f.Type, m.K, m.Slices))
+	case len(m.W) < panels*f.PanelBytes(m.K):
+		panic(fmt.Sprintf("kernel: matmul of %v: %d bytes of panels for %d x %d", f.Type, len(m.W), m.N, m.K))
+	case m.M0 < 0 || m.M1 > m.X.M || m.M0 > m.M1 || m.M1 > m.M0 && len(m.Y) < (m.M1-1)*m.YStride+m.N || m.Bias != nil && len(m.Bias) < m.N:
+		panic(fmt.Sprintf("kernel: matmul of %v: rows %d to %d of %d, %d outputs of %d columns", f.Type, m.M0, m.M1, m.X.M, len(m.Y), m.N))
+	}
+}
+
+// bind points the arguments at activation row `row` from element k on.
+func (f *Format) bind(a *dot.Args, x *Act, row, k int) {
+	switch x.Kind {
+	case ActF32:
+		a.X, a.XStride = unsafe.Pointer(&x.F[row*x.FS+k]), 4*x.FS
+	case ActBF16:
+		a.X, a.XStride = unsafe.Pointer(&x.H[row*x.Kp+k]), 2*x.Kp
+	case ActQ8:
+		i := k/32*x.M + row
+		a.X, a.XStride = unsafe.Pointer(&x.Q[row*x.Kp+k]), x.Kp
+		a.D = unsafe.Pointer(&x.D[i])
+		switch f.layout {
+		case dot.Q8_0:
+			a.B = unsafe.Pointer(&x.N128[i])
+		case dot.Q4_0:
+			a.B = unsafe.Pointer(&x.N8[i])
+		case dot.Q5_0:
+			a.B = unsafe.Pointer(&x.N16[i])
+		default:
+			a.SD = unsafe.Pointer(&x.SD[i])
+		}
+	case ActQ8K:
+		i := k / 256 * x.M
+		a.X, a.XStride = unsafe.Pointer(&x.Q[row*x.Kp+k]), x.Kp
+		a.D = unsafe.Pointer(&x.D[i+row])
+		if f.layout == dot.Q6_K {
+			a.B = unsafe.Pointer(&x.N32[16*i+row])
+		} else {
+			a.B = unsafe.Pointer(&x.P[8*(i+row)])
+		}
+	}
+}
+
+// straight reports whether kernels may store panels' outputs up to column n to Y without a detour.
+func (m *Matmul) straight(n int) bool {
+	return m.Slices == 1 && m.Bias == nil && !m.Add && n <= m.N
+}
+
+// y is the address of output row r, column n.
+func (m *Matmul) y(r, n int) unsafe.Pointer { return unsafe.Pointer(&m.Y[r*m.YStride+n]) }
+
+// finish sums the slices at out ([Slices][rows][width]) and stores columns n.. of rows r.. of Y: as many as there are.
+func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, width int) {
+	if m.Slices > 1 {
+		a := &s.args
+		fold := dot.Args{W: unsafe.Pointer(&out[0]), WStep: 4 * rows * width, Groups: m.Slices, Panels: rows * width / 16,
+			Y: unsafe.Pointer(&out[0]), Acc: a.Acc, Mp: a.Mp}
+		saved := *a
+		*a = fold
+		call(f.fold, a)
+		*a = saved
+	}
+	cols := min(width, m.N-n)
+	for i := range rows {
+		src, dst := out[i*width:][:cols], m.Y[(r+i)*m.YStride+n:][:cols]
+		if m.Bias != nil {
+			for j, b := range m.Bias[n:][:cols] {
+				src[j] += b
+			}
+		}
+		if !m.Add {
+			copy(dst, src)
+			continue
+		}
+		for j, v := range src {
+			dst[j] += v
+		}
+	}
+}
+
+// few computes one row, or as many as there are Small kernels for, from packed panels. Weights are read once, front to back.
+func (f *Format) few(s *Scratch, m *Matmul) {
+	a, rows := &s.args, m.M1-m.M0
+	groups, size := f.layout.Groups(m.K)/m.Slices, f.PanelBytes(m.K)
+	panels := (m.N + f.PanelRows - 1) / f.PanelRows
+	most := max(1, callBytes/(size/m.Slices))
+	a.Groups, a.WStep = groups, size
+	for p := 0; p < panels; {
+		n := p * f.PanelRows
+		if full := m.N/f.PanelRows - p; full > 0 && m.straight(n+f.PanelRows) {
+			np := min(full, most)
+			f.bind(a, m.X, m.M0, 0)
+			a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), m.y(m.M0, n), 4*m.YStride
+			f.run(a, rows, np)
+			p += np
+			continue
+		}
+		np := min(panels-p, most, outFloats/(m.Slices*rows*f.PanelRows))
+		width := np * f.PanelRows
+		out := s.out()[:m.Slices*rows*width]
+		for i := range m.Slices {
+			f.bind(a, m.X, m.M0, i*m.K/m.Slices)
+			a.W = unsafe.Pointer(&m.W[p*size+i*groups*f.layout.GroupBytes()])
+			a.Y, a.YStride = unsafe.Pointer(&out[i*rows*width]), 4*width
+			f.run(a, rows, np)
+		}
+		f.finish(s, m, out, m.M0, n, rows, width)
+		p += np
+	}
+}
+
+// run computes rows x np panels from a.W to a.Y.
+func (f *Format) run(a *dot.Args, rows, np int) {
+	a.Pf = prefetch1
+	switch {
+	case rows > 1:
+		a.Panels = np
+		call(f.kernels.Small[rows], a)
+		return
+	case f.kernels.Gemv2 != nil && np > 1:
+		a.Panels, a.Pf = np/2, prefetch2
+		a.WFar, a.YFar = np/2*a.WStep, np/2*4*f.PanelRows
+		call(f.kernels.Gemv2, a)
+		if np%2 == 0 {
+			return
+		}
+		a.W, a.Y, a.Pf = unsafe.Add(a.W, (np-1)*a.WStep), unsafe.Add(a.Y, (np-1)*4*f.PanelRows), prefetch1
+		a.Panels = 1
+	default:
+		a.Panels = np
+	}
+	call(f.kernels.Gemv, a)
+}
+
+// step is how many of the remaining rows the next micro-kernel takes: as even a split as the largest one allows.
+func (f *Format) step(rows int) int {
+	most := len(f.kernels.Gemm) - 1
+	n := (rows + most - 1) / most
+	return (rows + n - 1) / n
+}
+
+// tiles computes many rows for integer layouts: blocks of rows, pairs of panels (unpacked once per block), micro-kernels over the
+// whole of K.
+func (f *Format) tiles(s *Scratch, m *Matmul) {
+	a, tile := &s.args, f.kernels.Tile
+	size, groups := f.PanelBytes(m.K), f.layout.Groups(m.K)
+	panels := (m.N + f.PanelRows - 1) / f.PanelRows
+	wide := tile * f.PanelRows
+	for m0 := m.M0; m0 < m.M1; m0 += mBlock {
+		m1 := min(m0+mBlock, m.M1)
+		for p := 0; p < panels; p += tile {
+			np := min(tile, panels-p)
+			base, groupBytes, far := unsafe.Pointer(&m.W[p*size]), f.layout.GroupBytes(), size
+			if f.kernels.Unpack != nil {
+				groupBytes = f.kernels.UnpackedBytes
+				far = groups * groupBytes
+				for i := range np {
+					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetch1
+					call(f.kernels.Unpack, a)
+				}
+				base = unsafe.Pointer(&s.work()[0])
+			}
+			if np < tile {
+				far = 0 // the last panel stands for its missing neighbour too
+			}
+			a.WFar, a.YFar, a.Groups = far, 4*f.PanelRows, groups/m.Slices
+			for r := m0; r < m1; {
+				rows, n := f.step(m1-r), p*f.PanelRows
+				if m.straight(n + wide) {
+					f.bind(a, m.X, r, 0)
+					a.W, a.Y, a.YStride = base, m.y(r, n), 4*m.YStride
+					call(f.kernels.Gemm[rows], a)
+				} else {
+					out := s.out()[:m.Slices*rows*wide]
+					for i := range m.Slices {
+						f.bind(a, m.X, r, i*m.K/m.Slices)
+						a.W = unsafe.Add(base, i*a.Groups*groupBytes)
+						a.Y, a.YStride = unsafe.Pointer(&out[i*rows*wide]), 4*wide
+						call(f.kernels.Gemm[rows], a)
+					}
+					f.finish(s, m, out, r, n, rows, wide)
+				}
+				r += rows
+			}
+		}
+	}
+}
+
+// blocks computes float layouts and Direct formats: panel by panel, parts of K that stay in the cache, all rows of a block for
+// each part. The chains go on from part to part in Y or in the scratch.
+func (f *Format) blocks(s *Scratch, m *Matmul) {
+	size, rowsMax := f.layout.PanelBytes(m.K), min(512, outFloats/(m.Slices*f.PanelRows))
+	part := chunkBytes / f.layout.GroupBytes() * f.layout.GroupK() // elements along K
+	a, wide := &s.args, f.PanelRows
+	for n := 0; n < m.N; n += wide {
+		for m0 := m.M0; m0 < m.M1; m0 += rowsMax {
+			m1 := min(m0+rowsMax, m.M1)
+			rows := m1 - m0
+			straight := m.straight(n + wide)
+			out := s.out()[:m.Slices*rows*wide]
+			for i := range m.Slices {
+				first, end := i*m.K/m.Slices, (i+1)*m.K/m.Slices
+				a.Y, a.YStride = unsafe.Pointer(&out[i*rows*wide]), 4*wide
+				if straight {
+					a.Y, a.YStride = m.y(m0, n), 4*m.YStride
+				}
+				y0 := a.Y
+				for k := first; k < end; k += part {
+					kn := min(part, end-k)
+					a.Groups, a.Cont = f.layout.Groups(kn), 0
+					if k > first {
+						a.Cont = 1
+					}
+					if f.Direct {
+						f.decode(s, m, n, k, kn)
+						a.W = unsafe.Pointer(&s.work()[0])
+					} else {
+						a.W = unsafe.Pointer(&m.W[n/wide*size+k/f.layout.GroupK()*f.layout.GroupBytes()])
+					}
+					for r := m0; r < m1; {
+						rows := f.step(m1 - r)
+						f.bind(a, m.X, r, k)
+						a.Y = unsafe.Add(y0, (r-m0)*a.YStride)
+						call(f.kernels.Gemm[rows], a)
+						r += rows
+					}
+				}
+			}
+			a.Cont = 0
+			if !straight {
+				f.finish(s, m, out, m0, n, rows, wide)
+			}
+		}
+	}
+}
+
+// decode makes a float32 panel of weight rows n.. from elements k..k+kn of the file's rows, at the start of the work scratch.
+func (f *Format) decode(s *Scratch, m *Matmul, n, k, kn int) {
+	work, rows := s.work(), min(64, m.N-n)
+	buf := work[chunkBytes:][:rowsBytes]
+	for e := 0; e < kn; e += decodeK {
+		c := min(decodeK, kn-e)
+		at := f.Type.RowBytes(k + e)
+		for r := range rows {
+			dst := unsafe.Slice((*float32)(unsafe.Pointer(&buf[4*decodeK*r])), c)
+			quant.Decode(f.Type, dst, m.Row(n + r)[at:])
+		}
+		dot.F32.Pack(work[256*e:256*(e+c)], c, rows, func(r int) []byte { return buf[4*decodeK*r:] })
+	}
+}

@@ -1,0 +1,436 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ck/internal/isa"
+	"ck/internal/quant"
+	"ck/internal/testkit"
+)
+
+// tables are the tables of every tier that this machine runs.
+func tables(t testing.TB) []*Table {
+	f := isa.Detect()
+	var ts []*Table
+	for _, tier := range isa.Available(f) {
+		ts = append(ts, For(tier, f))
+	}
+	return ts
+}
+
+// panelTypes are the types with panels.
+var panelTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
+	quant.Q4_K, quant.Q5_K, quant.Q6_K}
+
+// plainAct fills an Act by the words of its doc comment.
+func plainAct(t testing.TB, kind ActKind, x [][]float32) *Act {
+	m, k := len(x), len(x[0])
+	a := MakeAct(kind, testkit.Guarded[byte](t, align64(ActBytes(kind, m, k))), m, k)
+	if kind == ActF32 {
+		a.FS = k + 3
+		a.F = testkit.Guarded[float32](t, (m-1)*a.FS+k)
+	}
+	for i, row := range x {
+		switch kind {
+		case ActF32:
+			copy(a.F[i*a.FS:], row)
+			continue
+		case ActBF16:
+			for j, v := range row {
+				a.H[i*a.Kp+j] = quant.F32ToBF16(v)
+			}
+			continue
+		}
+		be := kind.blockElems()
+		pad := make([]float32, a.Kp)
+		copy(pad, row)
+		for b := range a.Kp / be {
+			var amax float32
+			for _, v := range pad[b*be:][:be] {
+				amax = max(amax, float32(math.Abs(float64(v))))
+			}
+			d, inv := amax/127, 127/amax
+			if amax < 1e-30 {
+				d, inv = 0, 0
+			}
+			a.D[b*m+i] = d
+			var s16 [16]int32
+			for j := range be {
+				q := int8(math.RoundToEven(float64(pad[b*be+j] * inv)))
+				a.Q[i*a.Kp+b*be+j] = q
+				s16[j/16] += int32(q)
+			}
+			if kind == ActQ8 {
+				s := s16[0] + s16[1]
+				a.SD[b*m+i] = d * float32(s)
+				a.N8[b*m+i], a.N16[b*m+i], a.N128[b*m+i] = -8*s, -16*s, -128*s
+				continue
+			}
+			for j, s := range s16 {
+				a.N32[(b*16+j)*m+i] = -32 * s
+			}
+			for j := range 8 {
+				a.P[(b*m+i)*8+j] = int16(s16[2*j] + s16[2*j+1])
+			}
+		}
+	}
+	return &a
+}
+
+// value is element k of row m as kernels see it.
+func (a *Act) value(m, k int) float64 {
+	switch a.Kind {
+	case ActF32:
+		return float64(a.F[m*a.FS+k])
+	case ActBF16:
+		return float64(quant.BF16ToF32(a.H[m*a.Kp+k]))
+	}
+	return float64(a.D[k/a.Kind.blockElems()*a.M+m]) * float64(a.Q[m*a.Kp+k])
+}
+
+// weights are n random rows of type t; values are the exact ones.
+type weights struct {
+	t      quant.Type
+	n, k   int
+	rows   [][]byte
+	values [][]float64
+}
+
+func randomWeights(t testing.TB, rng *rand.Rand, qt quant.Type, n, k int) *weights {
+	w := &weights{t: qt, n: n, k: k}
+	for range n {
+		row := testkit.Guarded[byte](t, qt.RowBytes(k))
+		quant.RandomBlocks(qt, row, rng, 0.05)
+		v := make([]float64, k)
+		quant.Exact(qt, v, row)
+		w.rows, w.values = append(w.rows, row), append(w.values, v)
+	}
+	return w
+}
+
+// pack makes the panels of f.
+func (w *weights) pack(t testing.TB, f *Format) []byte {
+	size := f.PanelBytes(w.k)
+	np := (w.n + f.PanelRows - 1) / f.PanelRows
+	b := testkit.Guarded[byte](t, np*size)
+	if f.Direct {
+		return nil
+	}
+	for p := range np {
+		f.Pack(b[p*size:][:size], w.k, min(f.PanelRows, w.n-p*f.PanelRows), func(r int) []byte { return w.rows[p*f.PanelRows+r] })
+	}
+	return b
+}
+
+func (w *weights) row(r int) []byte { return w.rows[r] }
+
+func randomRows(rng *rand.Rand, m, k int) [][]float32 {
+	x := make([][]float32, m)
+	for i := range x {
+		x[i] = make([]float32, k)
+		for j := range x[i] {
+			x[i][j] = float32(rng.NormFloat64())
+		}
+	}
+	return x
+}
+
+// product runs a matmul with a guarded output whose unused columns must stay as they are.
+func product(t testing.TB, f *Format, s *Scratch, w *weights, panels []byte, x *Act, slices int, bias, start []float32) []float32 {
+	t.Helper()
+	stride := w.n + 5
+	y := testkit.Guarded[float32](t, (x.M-1)*stride+w.n)
+	const mark = 12345
+	for i := range y {
+		y[i] = mark
+	}
+	mm := Matmul{W: panels, N: w.n, K: w.k, Slices: slices, Row: w.row, X: x, M1: x.M, Y: y, YStride: stride, Bias: bias}
+	if start != nil {
+		mm.Add = true
+		for m := range x.M {
+			copy(y[m*stride:][:w.n], start)
+		}
+	}
+	f.Matmul(s, &mm)
+	out := make([]float32, x.M*w.n)
+	for m := range x.M {
+		copy(out[m*w.n:], y[m*stride:][:w.n])
+		for i := m*stride + w.n; i < min((m+1)*stride, len(y)); i++ {
+			if y[i] != mark {
+				t.Fatalf("row %d: column %d beyond the %d outputs was written", m, i-m*stride, w.n)
+			}
+		}
+	}
+	return out
+}
+
+// checkExact compares with float64. The bound counts the roundings of a chain of K elements: per block of 32 (or element) a
+// product and an addition, each within eps = 2^-24 of at most the sum of magnitudes so far; slices, bias and residual add a few.
+func checkExact(t *testing.T, w *weights, x *Act, y, bias, start []float32) {
+	t.Helper()
+	const eps = 1.0 / (1 << 24)
+	steps := float64(w.k)
+	if x.Kind == ActQ8 || x.Kind == ActQ8K {
+		steps = float64(w.k)/32*2 + 8
+	}
+	// Errors of long chains grow like the square root of their length; four deviations of it.
+	bound := eps * (4*math.Sqrt(steps) + 16)
+	for m := range x.M {
+		for n := range w.n {
+			var want, mag float64
+			for k, v := range w.values[n] {
+				p := v * x.value(m, k)
+				want += p
+				mag += math.Abs(p)
+			}
+			if bias != nil {
+				want += float64(bias[n])
+				mag += math.Abs(float64(bias[n]))
+			}
+			if start != nil {
+				want += float64(start[n])
+				mag += math.Abs(float64(start[n]))
+			}
+			if e := math.Abs(float64(y[m*w.n+n]) - want); !(e <= bound*mag) {
+				t.Fatalf("Y[%d][%d] = %g, want %g: error %.3g of sum|w x|, bound %.3g", m, n, y[m*w.n+n], want, e/mag, bound)
+			}
+		}
+	}
+}
+
+func equalBits(t *testing.T, what string, a, b []float32) {
+	t.Helper()
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			t.Fatalf("%s: element %d is %g (%08x), want %g (%08x)", what, i, a[i], math.Float32bits(a[i]), b[i], math.Float32bits(b[i]))
+		}
+	}
+}
+
+// sizes are the shapes N x K, those with K that the type has.
+var sizes = [][2]int{{1, 256}, {16, 32}, {17, 64}, {64, 96}, {33, 256}, {70, 768}, {130, 288}, {5, 4096}, {100, 512}}
+
+func TestMatmul(t *testing.T) {
+	for _, qt := range panelTypes {
+		t.Run(qt.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, uint64(qt)))
+			for _, nk := range sizes {
+				if nk[1]%qt.BlockElems() == 0 {
+					w := randomWeights(t, rng, qt, nk[0], nk[1])
+					for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13} {
+						if m > 4 && w.n*w.k > 20000 && m != 7 && m != 13 {
+							continue
+						}
+						testMatmul(t, rng, w, m)
+					}
+				}
+			}
+			testMatmul(t, rng, randomWeights(t, rng, qt, 48, 256), 133)
+		})
+	}
+}
+
+// testMatmul checks all tiers: against float64, against one row at a time, against each other.
+func testMatmul(t *testing.T, rng *rand.Rand, w *weights, m int) {
+	x := plainAct(t, ActFor(w.t, false), randomRows(rng, m, w.k))
+	bias, start := randomRows(rng, 1, w.n)[0], randomRows(rng, 1, w.n)[0]
+	s := NewScratch()
+	var first []float32
+	for _, tab := range tables(t) {
+		f := tab.Format(w.t, false)
+		what := fmt.Sprintf("%v N=%d K=%d M=%d tier %v", w.t, w.n, w.k, m, tab.Tier)
+		panels := w.pack(t, f)
+		y := product(t, f, s, w, panels, x, 1, nil, nil)
+		if t.Failed() {
+			t.Fatal(what)
+		}
+		if tab.Tier == isa.Go || first == nil {
+			checkExact(t, w, x, y, nil, nil)
+		}
+		for _, slices := range []int{1, 2, 8} {
+			if w.k%(slices*f.GroupK) == 0 && (slices > 1 || m < 8) {
+				checkExact(t, w, x, product(t, f, s, w, panels, x, slices, bias, start), bias, start)
+			}
+		}
+		if m > 1 {
+			stride := w.n + 1
+			one := testkit.Guarded[float32](t, m*stride)
+			for i := range m {
+				f.Matmul(s, &Matmul{W: panels, N: w.n, K: w.k, Slices: 1, X: x, M0: i, M1: i + 1, Y: one, YStride: stride})
+				equalBits(t, what+": a row alone", y[i*w.n:][:w.n], one[i*stride:][:w.n])
+			}
+		}
+		if tab.Tier == isa.Go || w.t == quant.BF16 {
+			continue
+		}
+		if first == nil {
+			first = y
+		}
+		equalBits(t, what+": tiers", y, first)
+	}
+}
+
+// Bits do not depend on how N is cut, nor on the rows beside.
+func TestMatmulCuts(t *testing.T) {
+	for _, qt := range panelTypes {
+		rng := rand.New(rand.NewPCG(2, uint64(qt)))
+		w := randomWeights(t, rng, qt, 200, 2048)
+		x := plainAct(t, ActFor(qt, false), randomRows(rng, 9, w.k))
+		for _, tab := range tables(t) {
+			if tab.Tier == isa.Go {
+				continue
+			}
+			f, s := tab.Format(qt, false), NewScratch()
+			panels, size := w.pack(t, f), f.PanelBytes(w.k)
+			for _, slices := range []int{1, 4} {
+				want := make([]float32, x.M*w.n)
+				f.Matmul(s, &Matmul{W: panels, N: w.n, K: w.k, Slices: slices, X: x, M1: x.M, Y: want, YStride: w.n})
+				for range 4 {
+					got := make([]float32, x.M*w.n)
+					for p := 0; p*f.PanelRows < w.n; {
+						np := 1 + rng.IntN(5)
+						n := p * f.PanelRows
+						cut := min(np*f.PanelRows, w.n-n)
+						for m := 0; m < x.M; {
+							rows := min(1+rng.IntN(8), x.M-m)
+							f.Matmul(s, &Matmul{W: panels[p*size:], N: cut, K: w.k, Slices: slices, X: x, M0: m, M1: m + rows, Y: got[n:], YStride: w.n})
+							m += rows
+						}
+						p += np
+					}
+					equalBits(t, fmt.Sprintf("%v tier %v slices %d", qt, tab.Tier, slices), got, want)
+				}
+			}
+		}
+	}
+}
+
+// Slices are whole chains summed as a tree: the sum of separate matmuls.
+func TestMatmulSlicesAreATree(t *testing.T) {
+	for _, qt := range panelTypes {
+		rng := rand.New(rand.NewPCG(3, uint64(qt)))
+		const slices, n, m = 4, 20, 3
+		k := slices * 512
+		w := randomWeights(t, rng, qt, n, k)
+		rows := randomRows(rng, m, k)
+		for _, tab := range tables(t) {
+			f, s := tab.Format(qt, false), NewScratch()
+			got := product(t, f, s, w, w.pack(t, f), plainAct(t, f.Act, rows), slices, nil, nil)
+			var part [slices][]float32
+			for i := range part {
+				cut := &weights{t: qt, n: n, k: k / slices}
+				for _, r := range w.rows {
+					cut.rows = append(cut.rows, r[qt.RowBytes(i*k/slices):qt.RowBytes((i+1)*k/slices)])
+				}
+				xs := make([][]float32, m)
+				for j := range xs {
+					xs[j] = rows[j][i*k/slices : (i+1)*k/slices]
+				}
+				part[i] = product(t, f, s, cut, cut.pack(t, f), plainAct(t, f.Act, xs), 1, nil, nil)
+			}
+			for i := range got {
+				if want := (part[0][i] + part[1][i]) + (part[2][i] + part[3][i]); got[i] != want {
+					t.Fatalf("%v tier %v: element %d is %g, want %g", qt, tab.Tier, i, got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// Types without integer kernels, and all under --act f32, are decoded.
+func TestMatmulDirect(t *testing.T) {
+	for i := range int(quant.Q2_0) + 1 {
+		qt := quant.Type(i)
+		if !qt.Known() {
+			continue
+		}
+		rng := rand.New(rand.NewPCG(4, uint64(qt)))
+		k := 1280
+		w := randomWeights(t, rng, qt, 70, k)
+		for _, m := range []int{1, 3, 14} {
+			rows := randomRows(rng, m, k)
+			x := plainAct(t, ActF32, rows)
+			var first []float32
+			for _, tab := range tables(t) {
+				f := tab.Format(qt, true)
+				if native := qt == quant.F32 || qt == quant.F16; f.Act != ActF32 || f.Direct == native {
+					t.Fatalf("%v with f32 activations: act %v, direct %v", qt, f.Act, f.Direct)
+				}
+				s := NewScratch()
+				y := product(t, f, s, w, w.pack(t, f), x, 1, nil, nil)
+				checkExact(t, w, x, y, nil, nil)
+				if tab.Tier == isa.Go {
+					continue
+				}
+				if k%(2*f.GroupK) == 0 {
+					checkExact(t, w, x, product(t, f, s, w, w.pack(t, f), x, 2, nil, nil), nil, nil)
+				}
+				if first == nil {
+					first = y
+				}
+				equalBits(t, fmt.Sprintf("%v tier %v", qt, tab.Tier), y, first)
+			}
+		}
+	}
+}
+
+func TestMatmulRandomShapes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 60 {
+		qt := panelTypes[rng.IntN(len(panelTypes))]
+		k := (1 + rng.IntN(max(1, 1500/qt.BlockElems()))) * qt.BlockElems()
+		testMatmul(t, rng, randomWeights(t, rng, qt, 1+rng.IntN(90), k), 1+rng.IntN(15))
+	}
+}
+
+func TestMatmulDoesNotAllocate(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL} {
+		w := randomWeights(t, rng, qt, 80, 512)
+		for _, tab := range tables(t) {
+			f, s := tab.Format(qt, false), NewScratch()
+			s.Grow(f.Need(w.k))
+			panels := w.pack(t, f)
+			for _, m := range []int{1, 3, 13} {
+				x := plainAct(t, f.Act, randomRows(rng, m, w.k))
+				mm := &Matmul{W: panels, N: w.n, K: w.k, Slices: 2, Row: w.row, X: x, M1: m, Y: make([]float32, m*w.n), YStride: w.n}
+				if n := testing.AllocsPerRun(3, func() { f.Matmul(s, mm) }); n != 0 {
+					t.Errorf("%v tier %v M=%d: %g allocations", qt, tab.Tier, m, n)
+				}
+			}
+		}
+	}
+}
+
+// An infinity in an activation must show, not vanish.
+func TestMatmulKeepsInfinity(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, qt := range panelTypes {
+		w := randomWeights(t, rng, qt, 16, 512)
+		rows := randomRows(rng, 7, 512)
+		x := plainAct(t, ActFor(qt, false), rows)
+		switch x.Kind {
+		case ActF32:
+			x.F[2*x.FS+300] = float32(math.Inf(1))
+		case ActBF16:
+			x.H[2*x.Kp+300] = 0x7f80
+		default:
+			x.D[300/x.Kind.blockElems()*x.M+2] = float32(math.Inf(1))
+		}
+		for _, tab := range tables(t) {
+			f := tab.Format(qt, false)
+			y := product(t, f, NewScratch(), w, w.pack(t, f), x, 1, nil, nil)
+			for m := range x.M {
+				for n := range w.n {
+					v := float64(y[m*w.n+n])
+					if bad := math.IsInf(v, 0) || math.IsNaN(v); bad != (m == 2) {
+						t.Fatalf("%v tier %v: Y[%d][%d] = %g", qt, tab.Tier, m, n, v)
+					}
+				}
+			}
+		}
+	}
+}

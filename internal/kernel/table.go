@@ -1,0 +1,135 @@
+package kernel
+
+import (
+	"fmt"
+
+	"ck/asm/dot"
+	"ck/internal/isa"
+	"ck/internal/quant"
+)
+
+// Table holds the functions of one ISA tier.
+type Table struct {
+	Tier    isa.Tier
+	formats [2][quant.Q2_0 + 1]Format // [--act f32][type]; the zero Format for unknown types
+}
+
+// Format is how a matmul reads weights of one type: the form of its activations, the panels, the kernels.
+type Format struct {
+	Type quant.Type
+	Act  ActKind
+
+	PanelRows  int // weight rows of a panel
+	GroupK     int // elements along K of a group; slices of K are whole groups
+	GroupBytes int // bytes of a group; 0 if Direct
+
+	// Direct: there are no panels; Matmul reads file rows (Matmul.Row), decodes them to float32 in its scratch and multiplies
+	// those.
+	Direct bool
+
+	layout  dot.Layout
+	kernels dot.Kernels
+	fold    func(*dot.Args)
+}
+
+// For is the table of tier t on a machine with features f, which must allow the tier (isa.Check). Tables are made once at start.
+func For(t isa.Tier, f isa.Features) *Table {
+	sets := setsOf(t, f)
+	tab := &Table{Tier: t}
+	for act := range tab.formats {
+		for i := range tab.formats[act] {
+			if qt := quant.Type(i); qt.Known() {
+				tab.formats[act][i] = makeFormat(qt, ActFor(qt, act == 1), sets)
+			}
+		}
+	}
+	return tab
+}
+
+// setsOf lists the sets of dot kernels of a tier, best first; a layout without a kernel in one set uses the next one's.
+func setsOf(t isa.Tier, f isa.Features) []*dot.Set {
+	switch t {
+	case isa.Go:
+		return []*dot.Set{&dot.Go}
+	case isa.AVX2:
+		return []*dot.Set{&dot.AVX2, &dot.Go}
+	case isa.AVXVNNI:
+		return []*dot.Set{&dot.AVXVNNI, &dot.AVX2, &dot.Go}
+	case isa.AVX512:
+		return []*dot.Set{&dot.AVX512, &dot.AVX2, &dot.Go}
+	}
+	sets := []*dot.Set{&dot.VNNI, &dot.AVX512, &dot.AVX2, &dot.Go}
+	if f.Has(isa.FeatAVX512BF16) {
+		sets = append([]*dot.Set{&dot.AVX512BF16}, sets...)
+	}
+	return sets
+}
+
+// layouts are the types with panels of their own and the form of activations that their kernels read.
+var layouts = map[quant.Type]struct {
+	layout dot.Layout
+	act    ActKind
+}{
+	quant.F32:  {dot.F32, ActF32},
+	quant.F16:  {dot.F16, ActF32},
+	quant.BF16: {dot.BF16, ActBF16},
+	quant.Q8_0: {dot.Q8_0, ActQ8},
+	quant.Q4_0: {dot.Q4_0, ActQ8},
+	quant.Q4_1: {dot.Q4_1, ActQ8},
+	quant.Q5_0: {dot.Q5_0, ActQ8},
+	quant.Q5_1: {dot.Q5_1, ActQ8},
+	quant.Q4_K: {dot.Q4_K, ActQ8K},
+	quant.Q5_K: {dot.Q5_K, ActQ8K},
+	quant.Q6_K: {dot.Q6_K, ActQ8K},
+}
+
+func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
+	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true}
+	if l, ok := layouts[t]; ok && l.act == act {
+		f.layout, f.Direct = l.layout, false
+	}
+	for i := len(sets) - 1; i >= 0; i-- { // the best set that has it is the last to be seen
+		if k := sets[i].Of[f.layout]; k.Gemv != nil {
+			f.kernels = k
+		}
+		if fold := sets[i].Fold; fold != nil {
+			f.fold = fold
+		}
+	}
+	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
+	if f.layout == dot.BF16 {
+		f.GroupK, f.GroupBytes = 32, 16*f.GroupBytes // K is padded to 32
+	}
+	if f.Direct {
+		f.GroupK, f.GroupBytes = t.BlockElems(), 0
+	}
+	return f
+}
+
+// Format is how matmuls read weights of type w; f32 is --act f32. It panics for types that quant does not know.
+func (t *Table) Format(w quant.Type, f32 bool) *Format {
+	if !w.Known() {
+		panic(fmt.Sprintf("kernel: %v is unknown", w))
+	}
+	if f32 {
+		return &t.formats[1][w]
+	}
+	return &t.formats[0][w]
+}
+
+// PanelBytes is the size of a panel of k elements along K; 0 if Direct.
+func (f *Format) PanelBytes(k int) int {
+	if f.Direct {
+		return 0
+	}
+	return f.layout.PanelBytes(k)
+}
+
+// Pack makes one panel of k elements along K: row(r) is the file's bytes of its row r, 0 <= r < rows <= PanelRows, or nil for a
+// row of zeros. dst is PanelBytes(k) long. It panics if Direct.
+func (f *Format) Pack(dst []byte, k, rows int, row func(r int) []byte) {
+	if f.Direct {
+		panic(fmt.Sprintf("kernel: %v has no panels", f.Type))
+	}
+	f.layout.Pack(dst, k, rows, row)
+}
