@@ -208,7 +208,7 @@ func decodeIQ1_S(dst []float32, src []byte) {
 
 // shiftIQ1 is what the elements of an IQ1 point are shifted by: -1/8 where the low bit of minus is set, else 1/8.
 func shiftIQ1(minus uint16) float32 {
-	return 0.125 - 0.25*float32(minus&1)
+	return [2]float32{0.125, -0.125}[minus&1]
 }
 
 // scaleIQ1M assembles the scale of an IQ1_M block from the high nibbles of its four words.
