@@ -10,7 +10,9 @@ import (
 
 // Table holds the functions of one ISA tier.
 type Table struct {
-	Tier    isa.Tier
+	Tier isa.Tier
+	ElemTable
+	AttnTable
 	formats [2][quant.Q2_0 + 1]Format // [--act f32][type]; the zero Format for unknown types
 }
 
@@ -35,7 +37,7 @@ type Format struct {
 // For is the table of tier t on a machine with features f, which must allow the tier (isa.Check). Tables are made once at start.
 func For(t isa.Tier, f isa.Features) *Table {
 	sets := setsOf(t, f)
-	tab := &Table{Tier: t}
+	tab := &Table{Tier: t, ElemTable: elemFor(t), AttnTable: attnFor(t)}
 	for act := range tab.formats {
 		for i := range tab.formats[act] {
 			if qt := quant.Type(i); qt.Known() {

@@ -1,0 +1,155 @@
+// Package attn holds the inner loops of attention over one block of 64 keys and values of one head.
+//
+// Three kernels make one step of online softmax (Milakov and Gimelshein 2018) for a tile of queries that share the head:
+//
+//	Scores   S[i][j] = chain over d ascending of fma(K[d][j], Q[i][d], S), from 0
+//	Softmax  m' = max(m, max_j S[i][j]); alpha = exp2(m - m'); P[i][j] = exp2(S[i][j] - m') in place of S; sum = sum*alpha + P
+//	PV       O[i][:] = O[i][:]*alpha, then fma(P[i][j], V[j][:], O[i][:]) for j ascending in [J0, J1)
+//
+// K has its keys across the lanes, [d][64]; V is [64][16*NV]. So every score and every output is one chain in a lane of its own,
+// and neither the number of queries nor the width of the vectors can change its bits. Sums are kept in 16 lanes: lane l takes
+// ((P[l] + P[l+16]) + (P[l+32] + P[l+48])), added as fma(sum, alpha, that).
+//
+// exp2(x) for x <= 0: 0 for x < -125; else n = nearest even(x), a polynomial of degree 6 in x-n (error 5e-9 before rounding), and
+// n added to the exponent.
+package attn
+
+import (
+	"math"
+	"unsafe"
+)
+
+// Keys is the number of positions of a block.
+const Keys = 64
+
+// Layout of a query's state, in float32: running maximum, alpha of the last Softmax, sum in 16 lanes, output.
+const (
+	StateMax   = 0
+	StateAlpha = 1
+	StateSum   = 16
+	StateOut   = 32
+)
+
+// Args are the operands of the kernels; strides in bytes. All fields are eight bytes wide.
+type Args struct {
+	K       unsafe.Pointer // [D][64] elements
+	V       unsafe.Pointer // [64][16*NV] elements
+	Q       unsafe.Pointer // float32, query 0; scaled so that scores are base-2 logarithms
+	QStride int            // from query to query
+	S       unsafe.Pointer // float32 [M][64]: scores, then weights
+	O       unsafe.Pointer // states of the queries
+	OStride int            // from state to state
+	D       int            // elements of a key
+	NV      int            // vectors of 16 elements of a value
+	VStride int            // from value to value
+	J0, J1  int            // PV: keys [J0, J1)
+	M       int            // queries; Scores and PV kernels in assembly are made for one M
+	Pf      unsafe.Pointer // bytes to prefetch while Scores reads K or PV reads V, as many as these
+	KS, VS  unsafe.Pointer // decoding kernels: scales
+}
+
+// Type is the type of the elements of K and V.
+type Type uint8
+
+const (
+	F32 Type = iota
+	F16
+	BF16
+	numTypes
+)
+
+// Width selects a family of instructions; W256 (AVX2, FMA, F16C) and W512 (AVX-512 F, BW, DQ, VL) only where Built is true.
+type Width uint8
+
+const (
+	Go Width = iota
+	W256
+	W512
+)
+
+// MaxTile is the largest number of queries of one call.
+const MaxTile = 8
+
+// Kernels are the kernels of one type and width. Scores and PV have an entry for each size of a tile that exists (index 0 is
+// never used).
+type Kernels struct {
+	Scores, PV [MaxTile + 1]func(*Args)
+	Softmax    func(*Args)
+}
+
+// For returns the kernels of a type and a width. Those of Go exist for F32 alone.
+func For(w Width, t Type) *Kernels {
+	if w == Go {
+		if t != F32 {
+			return nil
+		}
+		return &goKernels
+	}
+	return &built[w-W256][t]
+}
+
+var goKernels = Kernels{
+	Scores:  [MaxTile + 1]func(*Args){8: scoresGo, 4: scoresGo, 2: scoresGo, 1: scoresGo},
+	PV:      [MaxTile + 1]func(*Args){8: pvGo, 4: pvGo, 2: pvGo, 1: pvGo},
+	Softmax: softmaxGo,
+}
+
+func floats(p unsafe.Pointer, byteOff, n int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Add(p, byteOff)), n)
+}
+
+func scoresGo(a *Args) {
+	k := floats(a.K, 0, a.D*Keys)
+	for i := range a.M {
+		s := floats(a.S, 4*Keys*i, Keys)
+		clear(s)
+		for d, q := range floats(a.Q, i*a.QStride, a.D) {
+			for j, x := range k[Keys*d:][:Keys] {
+				s[j] += float32(x * q)
+			}
+		}
+	}
+}
+
+func softmaxGo(a *Args) {
+	for i := range a.M {
+		s, st := floats(a.S, 4*Keys*i, Keys), floats(a.O, i*a.OStride, StateOut)
+		m := st[StateMax]
+		for _, x := range s {
+			m = max(m, x)
+		}
+		alpha := Exp2(st[StateMax] - m)
+		st[StateMax], st[StateAlpha] = m, alpha
+		for j, x := range s {
+			s[j] = Exp2(x - m)
+		}
+		for l := range 16 {
+			st[StateSum+l] = float32(st[StateSum+l]*alpha) + ((s[l] + s[l+16]) + (s[l+32] + s[l+48]))
+		}
+	}
+}
+
+func pvGo(a *Args) {
+	n := 16 * a.NV
+	for i := range a.M {
+		p, st := floats(a.S, 4*Keys*i, Keys), floats(a.O, i*a.OStride, StateOut+n)
+		o := st[StateOut:]
+		for d := range o {
+			o[d] *= st[StateAlpha]
+		}
+		for j := a.J0; j < a.J1; j++ {
+			for d, x := range floats(a.V, j*a.VStride, n) {
+				o[d] += float32(x * p[j])
+			}
+		}
+	}
+}
+
+// Exp2 is 2^x rounded to float32 for x <= 0, and 0 for x < -125, where the kernels' exp2 is 0 too; it has the same bits on every
+// width and is what merges of partial results use.
+func Exp2(x float32) float32 {
+	if x < -125 {
+		return 0
+	}
+	return float32(math.Exp2(float64(x)))
+}

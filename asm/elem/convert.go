@@ -1,0 +1,188 @@
+package elem
+
+import "math"
+
+// F32ToF16 rounds src to IEEE halves, nearest even; NaN stays NaN, quiet.
+func F32ToF16(w Width, dst []uint16, src []float32) {
+	n := len(dst)
+	if w == Go {
+		for i, v := range src[:n] {
+			dst[i] = f32ToF16(v)
+		}
+		return
+	}
+	narrow(w, opF32ToF16, dst, src[:n])
+}
+
+// F32ToBF16 rounds src to bfloat16, nearest even; NaN stays NaN, quiet.
+func F32ToBF16(w Width, dst []uint16, src []float32) {
+	n := len(dst)
+	if w == Go {
+		for i, v := range src[:n] {
+			dst[i] = f32ToBF16(v)
+		}
+		return
+	}
+	narrow(w, opF32ToBF16, dst, src[:n])
+}
+
+// F16ToF32 widens src exactly; a signalling NaN becomes quiet.
+func F16ToF32(w Width, dst []float32, src []uint16) {
+	n := len(dst)
+	if w == Go {
+		for i, h := range src[:n] {
+			dst[i] = f16ToF32(h)
+		}
+		return
+	}
+	widen(w, opF16ToF32, dst, src[:n])
+}
+
+// BF16ToF32 widens src exactly.
+func BF16ToF32(w Width, dst []float32, src []uint16) {
+	n := len(dst)
+	if w == Go {
+		for i, h := range src[:n] {
+			dst[i] = math.Float32frombits(uint32(h) << 16)
+		}
+		return
+	}
+	widen(w, opBF16ToF32, dst, src[:n])
+}
+
+func narrow(w Width, o op, dst []uint16, src []float32) {
+	k := Args{Dst: ptr(dst), A: ptr(src), N: len(src) &^ 15}
+	if k.N > 0 {
+		run(w, o, &k)
+	}
+	if n := len(src) & 15; n > 0 {
+		var p [16]float32
+		var q [16]uint16
+		i := k.N
+		copy(p[:], src[i:])
+		k.Dst, k.A, k.N = ptr(q[:]), ptr(p[:]), 16
+		run(w, o, &k)
+		copy(dst[i:], q[:n])
+	}
+}
+
+func widen(w Width, o op, dst []float32, src []uint16) {
+	k := Args{Dst: ptr(dst), A: ptr(src), N: len(src) &^ 15}
+	if k.N > 0 {
+		run(w, o, &k)
+	}
+	if n := len(src) & 15; n > 0 {
+		var p [16]uint16
+		var q [16]float32
+		i := k.N
+		copy(p[:], src[i:])
+		k.Dst, k.A, k.N = ptr(q[:]), ptr(p[:]), 16
+		run(w, o, &k)
+		copy(dst[i:], q[:n])
+	}
+}
+
+// The definitions of the roundings, as in package quant, which this package does not know.
+
+func f16ToF32(h uint16) float32 {
+	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
+	if bits >= 0x7c00<<13 { // infinite or NaN
+		if bits > 0x7c00<<13 {
+			bits |= 0x400 << 13
+		}
+		return math.Float32frombits(sign | 0x7f800000 | bits)
+	}
+	// The exponent fields differ in bias by 112; the exact product also normalizes subnormal halves.
+	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(bits)*(1<<112)))
+}
+
+func f32ToF16(f float32) uint16 {
+	bits := math.Float32bits(f)
+	sign := uint16(bits >> 16 & 0x8000)
+	bits &= 0x7fffffff
+	switch {
+	case bits > 0x7f800000:
+		return sign | 0x7e00 | uint16(bits>>13&0x3ff)
+	case bits >= 0x477ff000: // 65520, half way between the largest half and 2^16
+		return sign | 0x7c00
+	case bits >= 0x38800000: // 2^-14, the smallest normal half
+		bits += 0xfff + bits>>13&1
+		return sign | uint16(bits>>13-112<<10)
+	}
+	// Subnormal: adding 0.5, whose unit in the last place is 2^-24, rounds to a multiple of 2^-24.
+	return sign | uint16(math.Float32bits(math.Float32frombits(bits)+0.5)-math.Float32bits(0.5))
+}
+
+func f32ToBF16(f float32) uint16 {
+	bits := math.Float32bits(f)
+	if bits&0x7fffffff > 0x7f800000 {
+		return uint16(bits>>16) | 0x40
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+// Q8 quantizes blocks of 32 elements: amax = max |x|, d[b] = amax/127, q = nearest even(x * (127/amax)), sum[b] = sum of q.
+//
+// A block with amax < 1e-30 has d = 0 and q = 0; a block that holds an infinity or NaN has that in d, and q = 0. len(x) is a
+// multiple of 32; q has len(x) elements, d and sum one per block. All widths give the same bits.
+func Q8(w Width, q []int8, d []float32, sum []int32, x []float32) {
+	nb := len(x) / 32
+	q, d, sum = q[:32*nb], d[:nb], sum[:nb]
+	if w != Go {
+		if nb > 0 {
+			run(w, opQ8, &Args{Dst: ptr(q), A: ptr(x), D: ptr(d), Sum: ptr(sum), N: 32 * nb})
+		}
+		return
+	}
+	for b := range nb {
+		d[b] = quantBlock(q[32*b:][:32], x[32*b:][:32])
+		s := int32(0)
+		for _, v := range q[32*b:][:32] {
+			s += int32(v)
+		}
+		sum[b] = s
+	}
+}
+
+// Q8K quantizes blocks of 256 elements as Q8 does those of 32; sum has 16 entries per block, of 16 elements each.
+func Q8K(w Width, q []int8, d []float32, sum []int32, x []float32) {
+	nb := len(x) / 256
+	q, d, sum = q[:256*nb], d[:nb], sum[:16*nb]
+	if w != Go {
+		if nb > 0 {
+			run(w, opQ8K, &Args{Dst: ptr(q), A: ptr(x), D: ptr(d), Sum: ptr(sum), N: 256 * nb})
+		}
+		return
+	}
+	for b := range nb {
+		d[b] = quantBlock(q[256*b:][:256], x[256*b:][:256])
+	}
+	for j := range sum {
+		s := int32(0)
+		for _, v := range q[16*j:][:16] {
+			s += int32(v)
+		}
+		sum[j] = s
+	}
+}
+
+// quantBlock quantizes one block and returns its scale.
+func quantBlock(q []int8, x []float32) float32 {
+	var m uint32 // |x| compared as bits: NaN is largest
+	for _, v := range x {
+		m = max(m, math.Float32bits(v)&0x7fffffff)
+	}
+	amax := math.Float32frombits(m)
+	if amax < 1e-30 || m >= 0x7f800000 {
+		clear(q)
+		if amax < 1e-30 {
+			return 0
+		}
+		return amax / 127
+	}
+	id := 127 / amax
+	for i, v := range x {
+		q[i] = int8(math.RoundToEven(float64(v * id)))
+	}
+	return amax / 127
+}

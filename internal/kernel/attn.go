@@ -1,0 +1,432 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"ck/asm/attn"
+	"ck/asm/elem"
+	"ck/internal/isa"
+	"ck/internal/quant"
+)
+
+// Attention over a KV cache in blocks of 64 positions aligned to absolute position.
+//
+// Softmax is online inside a chunk of ChunkBlocks blocks; the results of chunks (parts) merge in ascending order by one formula,
+// whoever computed them. A query's bits depend on its own q, its range [Lo, Hi) and the visible keys and values alone: not on
+// the other queries of the call, the tiles that they are taken in, or the content of positions that it does not see.
+const (
+	BlockKeys   = attn.Keys               // positions of a block
+	ChunkBlocks = 8                       // blocks of a chunk
+	ChunkKeys   = ChunkBlocks * BlockKeys // positions of a chunk
+)
+
+// AttnTable makes the KV formats of a tier.
+type AttnTable struct {
+	w  attn.Width
+	ew elem.Width
+}
+
+// attnFor is the table of tier t: avx2 and avxvnni use 256 bits, avx512, vnni and amx 512.
+func attnFor(t isa.Tier) AttnTable {
+	switch {
+	case !attn.Built || t == isa.Go:
+		return AttnTable{attn.Go, elem.Go}
+	case t == isa.AVX2 || t == isa.AVXVNNI:
+		return AttnTable{attn.W256, elem.W256}
+	}
+	return AttnTable{attn.W512, elem.W512}
+}
+
+// KVFormat says how a block of 64 positions of one KV head is stored, and attends over such blocks. It is read-only.
+//
+// A K block is [D][64] (keys across the lanes), a V block [64][Dv padded to 16]. Q8_0 and Q4_0 have a float16 scale per 32
+// elements of a key or value behind the elements: K [blocks][64], V [64][blocks]. Q4_0 packs elements 32b+j (low nibble) and
+// 32b+16+j into byte 16b+j of a key or value. Quantized blocks mean what ggml's Q8_0 and Q4_0 decode to.
+type KVFormat struct {
+	Type  quant.Type
+	D, Dv int
+
+	w      attn.Width
+	ew     elem.Width
+	k      *attn.Kernels
+	decode bool // blocks are decoded to float32 before the kernels see them
+	dvp    int  // Dv padded to 16
+	kn, vn int  // 32-element blocks of a key and a value
+	kb, vb int  // bytes of a block
+	stride int  // bytes of a value in what the kernels read
+}
+
+// KV is the format of keys of d and values of dv elements; typ is F32, F16, BF16, Q8_0 or Q4_0.
+func (t *AttnTable) KV(typ quant.Type, d, dv int) (*KVFormat, error) {
+	if d < 1 || dv < 1 || d > 4096 || dv > 4096 {
+		return nil, fmt.Errorf("KV cache: head sizes %d and %d: 1 to 4096 are possible", d, dv)
+	}
+	f := &KVFormat{Type: typ, D: d, Dv: dv, w: t.w, ew: t.ew, dvp: (dv + 15) &^ 15, kn: (d + 31) / 32, vn: (dv + 31) / 32}
+	at, size := attn.F32, 4
+	switch typ {
+	case quant.F32:
+	case quant.F16:
+		at, size = attn.F16, 2
+	case quant.BF16:
+		at, size = attn.BF16, 2
+	case quant.Q8_0:
+		f.decode = true
+		f.kb, f.vb = BlockKeys*(d+2*f.kn), BlockKeys*(f.dvp+2*f.vn)
+	case quant.Q4_0:
+		f.decode = true
+		f.kb, f.vb = BlockKeys*18*f.kn, BlockKeys*18*f.vn
+	default:
+		return nil, fmt.Errorf("KV cache of type %v: F32, F16, BF16, Q8_0 and Q4_0 are possible", typ)
+	}
+	if !f.decode {
+		f.kb, f.vb = BlockKeys*d*size, BlockKeys*f.dvp*size
+	}
+	if f.decode || t.w == attn.Go {
+		f.decode = f.decode || at != attn.F32
+		at, size = attn.F32, 4
+	}
+	f.stride = f.dvp * size
+	f.k = attn.For(t.w, at)
+	return f, nil
+}
+
+// KBytes and VBytes are the bytes of one block of 64 keys or values, multiples of 64.
+func (f *KVFormat) KBytes() int { return f.kb }
+func (f *KVFormat) VBytes() int { return f.vb }
+
+// PartLen is the number of float32 of a partial result of one (row, head): a state of asm/attn.
+func (f *KVFormat) PartLen() int { return attn.StateOut + f.dvp }
+
+// Attend are the operands of one KV head: rows of G query heads that share it.
+type Attend struct {
+	Rows, G int
+	Q       []float32 // query of row r, head g: Q[r*QStride+g*D:], rotated, not scaled
+	QStride int
+	Scale   float32          // scores are Scale * (q . k)
+	Lo, Hi  []int32          // [Rows]: row r sees positions Lo[r] <= p < Hi[r]; where there are none its output is zero
+	K, V    []unsafe.Pointer // block b holds positions 64b..64b+63; blocks outside every row's range may be nil
+	Softcap float32          // not 0: scores become Softcap*tanh(score/Softcap)
+	Sinks   []float32        // [G] or nil: a score without a value that takes part in the softmax of head g
+	O       []float32        // output of row r, head g: O[r*OStride+g*Dv:]
+	OStride int
+}
+
+// groupQueries bounds the queries that share a pass over a chunk, and with them the scratch memory.
+const groupQueries = 128
+
+// AttnScratch is the memory that one worker needs for Attend and AttendChunk. The zero value is ready; it grows when a larger format
+// or more queries (up to a bound) come, and is not allocated again after that.
+type AttnScratch struct {
+	args   attn.Args
+	q      []float32 // [queries][D], scaled
+	s      []float32 // [MaxTile][64] scores, then weights
+	tile   []float32 // [MaxTile] parts
+	acc    []float32 // [queries] merged parts; the sum is folded and in lane 0
+	kd, vd []float32 // decoded blocks of the chunk
+	kp, vp [ChunkBlocks + 1]unsafe.Pointer
+	b0, b1 int // blocks of the chunk that are visible
+	lo, hi [attn.MaxTile]int
+}
+
+// aligned allocates n float32 at a multiple of 64 bytes.
+func aligned(n int) []float32 {
+	s := make([]float32, n+16)
+	skip := int(-uintptr(unsafe.Pointer(&s[0]))&63) / 4
+	return s[skip : skip+n : skip+n]
+}
+
+// fit makes room for n queries of format f.
+func (s *AttnScratch) fit(f *KVFormat, n int) {
+	grow := func(x *[]float32, n int) {
+		if len(*x) < n {
+			*x = aligned(n)
+		}
+	}
+	grow(&s.q, n*f.D)
+	grow(&s.s, attn.MaxTile*BlockKeys)
+	grow(&s.tile, attn.MaxTile*f.PartLen())
+	grow(&s.acc, n*f.PartLen())
+	if f.decode {
+		grow(&s.kd, ChunkKeys*f.D)
+		grow(&s.vd, ChunkKeys*f.dvp)
+	}
+}
+
+// Attend computes the outputs of all rows.
+func (f *KVFormat) Attend(s *AttnScratch, a *Attend) {
+	f.check(a)
+	pl, nq := f.PartLen(), a.Rows*a.G
+	for q0 := 0; q0 < nq; q0 += groupQueries {
+		n := min(nq-q0, groupQueries)
+		s.fit(f, n)
+		f.scaleQueries(s, a, q0, n)
+		acc := s.acc[:n*pl]
+		for i := range n {
+			initState(acc[i*pl:][:pl])
+		}
+		lo, hi := a.visible(q0, n)
+		for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
+			f.openChunk(s, a, c, q0, n)
+			for i := 0; i < n; {
+				m := f.tileSize(n - i)
+				f.tile(s, a, c, q0, i, m, s.tile)
+				for j := range m {
+					f.merge(acc[(i+j)*pl:][:pl], s.tile[j*pl:][:pl])
+				}
+				i += m
+			}
+		}
+		for i := range n {
+			f.finish(a, q0+i, acc[i*pl:][:pl])
+		}
+	}
+}
+
+// AttendChunk computes the part of every (row, head) over the positions of one chunk, [chunk*ChunkKeys, (chunk+1)*ChunkKeys). part
+// holds Rows*G parts of PartLen, row after row.
+func (f *KVFormat) AttendChunk(s *AttnScratch, a *Attend, chunk int, part []float32) {
+	f.check(a)
+	pl, nq := f.PartLen(), a.Rows*a.G
+	part = part[:nq*pl]
+	for q0 := 0; q0 < nq; q0 += groupQueries {
+		n := min(nq-q0, groupQueries)
+		s.fit(f, n)
+		f.scaleQueries(s, a, q0, n)
+		f.openChunk(s, a, chunk, q0, n)
+		for i := 0; i < n; {
+			m := f.tileSize(n - i)
+			f.tile(s, a, chunk, q0, i, m, part[(q0+i)*pl:])
+			i += m
+		}
+	}
+}
+
+// Merge computes the outputs from the parts of ascending chunks, those of a that no row sees may be left out. It has the bits of
+// Attend; it reads Rows, G, Sinks, Scale and O of a, and changes parts.
+func (f *KVFormat) Merge(a *Attend, parts [][]float32) {
+	f.MergeRange(a, parts, 0, a.Rows*a.G)
+}
+
+// MergeRange is Merge for queries [q0, q1), query r*G+g being head g of row r.
+func (f *KVFormat) MergeRange(a *Attend, parts [][]float32, q0, q1 int) {
+	pl := f.PartLen()
+	var acc [attn.StateOut + 4096]float32
+	for q := q0; q < q1; q++ {
+		st := acc[:pl]
+		initState(st)
+		for _, p := range parts {
+			f.merge(st, p[q*pl:][:pl])
+		}
+		f.finish(a, q, st)
+	}
+}
+
+func (f *KVFormat) check(a *Attend) {
+	if len(a.Lo) < a.Rows || len(a.Hi) < a.Rows || a.G < 1 || a.Sinks != nil && len(a.Sinks) < a.G {
+		panic("kernel: Attend: Lo, Hi need an entry per row, Sinks one per head, G is at least 1")
+	}
+}
+
+// visible is the range of positions that some row of queries [q0, q0+n) sees; lo >= hi if there is none.
+func (a *Attend) visible(q0, n int) (lo, hi int) {
+	lo, hi = math.MaxInt, 0
+	for r := q0 / a.G; r <= (q0+n-1)/a.G; r++ {
+		if l, h := max(0, int(a.Lo[r])), int(a.Hi[r]); l < h {
+			lo, hi = min(lo, l), max(hi, h)
+		}
+	}
+	return lo, hi
+}
+
+// scaleQueries fills s.q with queries [q0, q0+n), multiplied so that scores become base-2 logarithms (with a cap: plain scores).
+func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
+	scale := a.Scale
+	if a.Softcap == 0 {
+		scale = float32(float64(scale) * math.Log2E)
+	}
+	for i := range n {
+		r, g := (q0+i)/a.G, (q0+i)%a.G
+		elem.Scale(f.ew, s.q[i*f.D:][:f.D], a.Q[r*a.QStride+g*f.D:][:f.D], scale)
+	}
+}
+
+// openChunk finds the blocks of a chunk that queries [q0, q0+n) see, and decodes them where the kernels need that.
+func (f *KVFormat) openChunk(s *AttnScratch, a *Attend, chunk, q0, n int) {
+	lo, hi := a.visible(q0, n)
+	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
+	if lo >= hi {
+		s.b0, s.b1 = 0, 0
+		return
+	}
+	first := chunk * ChunkBlocks
+	s.b0, s.b1 = lo/BlockKeys-first, (hi+BlockKeys-1)/BlockKeys-first
+	for b := s.b0; b < s.b1; b++ {
+		k, v := a.K[first+b], a.V[first+b]
+		if k == nil || v == nil {
+			panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", first+b))
+		}
+		if f.decode {
+			kd, vd := s.kd[b*BlockKeys*f.D:][:BlockKeys*f.D], s.vd[b*BlockKeys*f.dvp:][:BlockKeys*f.dvp]
+			f.decodeK(kd, unsafe.Slice((*byte)(k), f.kb))
+			f.decodeV(vd, unsafe.Slice((*byte)(v), f.vb))
+			k, v = unsafe.Pointer(&kd[0]), unsafe.Pointer(&vd[0])
+		}
+		s.kp[b], s.vp[b] = k, v
+	}
+	// What follows the last block is prefetched: the next chunk's first block if there is one.
+	s.kp[s.b1] = s.kp[s.b0]
+	if next := first + s.b1; !f.decode && next < len(a.K) && a.K[next] != nil {
+		s.kp[s.b1] = a.K[next]
+	}
+}
+
+// tileSize is the largest tile of at most n queries that has kernels.
+func (f *KVFormat) tileSize(n int) int {
+	for m := min(n, attn.MaxTile); m > 1; m-- {
+		if f.k.Scores[m] != nil {
+			return m
+		}
+	}
+	return 1
+}
+
+func initState(st []float32) {
+	clear(st)
+	st[attn.StateMax] = -math.MaxFloat32 // not -Inf, whose difference with itself is NaN
+}
+
+// tile computes the states of queries q0+i .. q0+i+m-1 over the open chunk.
+func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states []float32) {
+	pl := f.PartLen()
+	for j := range m {
+		initState(states[j*pl:][:pl])
+	}
+	k := &s.args
+	*k = attn.Args{
+		Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
+		O: unsafe.Pointer(&states[0]), OStride: 4 * pl,
+		D: f.D, NV: f.dvp / 16, VStride: f.stride, M: m,
+	}
+	for b := s.b0; b < s.b1; b++ {
+		// The keys that all queries see are [lo, hi), some see [first, last).
+		base := (chunk*ChunkBlocks + b) * BlockKeys
+		lo, hi, first, last := 0, BlockKeys, BlockKeys, 0
+		for j := range m {
+			r := (q0 + i + j) / a.G
+			l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
+			if l >= h {
+				l, h = 0, 0
+			} else {
+				first, last = min(first, l), max(last, h)
+			}
+			lo, hi = max(lo, l), min(hi, h)
+			s.lo[j], s.hi[j] = l, h
+		}
+		if last == 0 {
+			continue
+		}
+		k.K, k.V, k.Pf = s.kp[b], s.vp[b], s.vp[b]
+		f.k.Scores[m](k)
+		if a.Softcap != 0 {
+			s.capScores(a.Softcap, m)
+		}
+		k.Pf = s.kp[b+1]
+		if lo == 0 && hi == BlockKeys {
+			f.k.Softmax(k)
+			k.J0, k.J1 = 0, BlockKeys
+			f.k.PV[m](k)
+			continue
+		}
+		// At the edges of visibility each query takes its own keys and no others, in ascending order: before the common ones,
+		// the common ones, after them.
+		tile := *k
+		one := func(j, j0, j1 int) {
+			k.J0, k.J1 = j0, j1
+			f.k.PV[1](k)
+			states[j*pl+attn.StateAlpha] = 1
+		}
+		at := func(j int) {
+			k.M = 1
+			k.S = unsafe.Pointer(&s.s[j*BlockKeys])
+			k.O = unsafe.Pointer(&states[j*pl])
+		}
+		for j := range m {
+			l, h := s.lo[j], s.hi[j]
+			if l == h {
+				continue
+			}
+			sc := s.s[j*BlockKeys:][:BlockKeys]
+			for x := range sc {
+				if x < l || x >= h {
+					sc[x] = float32(math.Inf(-1))
+				}
+			}
+			at(j)
+			f.k.Softmax(k)
+			if lo >= hi {
+				one(j, l, h)
+			} else if l < lo {
+				one(j, l, lo)
+			}
+		}
+		if lo < hi {
+			*k = tile
+			k.J0, k.J1 = lo, hi
+			f.k.PV[m](k)
+			for j := range m {
+				if h := s.hi[j]; h > hi {
+					states[j*pl+attn.StateAlpha] = 1
+					at(j)
+					one(j, hi, h)
+				}
+			}
+		}
+		*k = tile
+	}
+	for j := range m { // the last factor depends on how keys were cut; parts do not
+		states[j*pl+attn.StateAlpha] = 0
+	}
+}
+
+// capScores turns plain scores into base-2 logarithms of capped ones.
+func (s *AttnScratch) capScores(softcap float32, m int) {
+	c := float64(softcap)
+	for i, x := range s.s[:m*BlockKeys] {
+		s.s[i] = float32(c * math.Tanh(float64(x)/c) * math.Log2E)
+	}
+}
+
+// merge adds a part to acc, whose sum is already folded. A part that saw nothing changes no bit.
+func (f *KVFormat) merge(acc, part []float32) {
+	sum := elem.Fold((*[16]float32)(part[attn.StateSum:]))
+	if sum == 0 {
+		return
+	}
+	m := max(acc[attn.StateMax], part[attn.StateMax])
+	s, t := attn.Exp2(acc[attn.StateMax]-m), attn.Exp2(part[attn.StateMax]-m)
+	acc[attn.StateMax] = m
+	acc[attn.StateSum] = float32(acc[attn.StateSum]*s) + float32(sum*t)
+	o := acc[attn.StateOut:]
+	elem.Blend(f.ew, o, o, part[attn.StateOut:][:len(o)], s, t)
+}
+
+// finish divides the merged part of query q by its sum.
+func (f *KVFormat) finish(a *Attend, q int, acc []float32) {
+	r, g := q/a.G, q%a.G
+	dst := a.O[r*a.OStride+g*f.Dv:][:f.Dv]
+	sum, o := acc[attn.StateSum], acc[attn.StateOut:][:f.Dv]
+	if sum == 0 {
+		clear(dst)
+		return
+	}
+	if a.Sinks != nil {
+		x := float32(float64(a.Sinks[g]) * math.Log2E)
+		m := max(acc[attn.StateMax], x)
+		s := attn.Exp2(acc[attn.StateMax] - m)
+		sum = float32(sum*s) + attn.Exp2(x-m)
+		elem.Scale(f.ew, o, o, s)
+	}
+	elem.Div(f.ew, dst, o, sum)
+}

@@ -1,0 +1,192 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math"
+
+	"ck/asm/elem"
+	"ck/internal/quant"
+)
+
+// Store writes key k [D] and value v [Dv] to position i (0..63) of a block.
+func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
+	kb, vb, k, v = kb[:f.kb], vb[:f.vb], k[:f.D], v[:f.Dv]
+	switch f.Type {
+	case quant.F32:
+		for d, x := range k {
+			binary.LittleEndian.PutUint32(kb[4*(BlockKeys*d+i):], math.Float32bits(x))
+		}
+		row := vb[4*f.dvp*i:][:4*f.dvp]
+		clear(row[4*f.Dv:])
+		for d, x := range v {
+			binary.LittleEndian.PutUint32(row[4*d:], math.Float32bits(x))
+		}
+	case quant.F16, quant.BF16:
+		round := elem.F32ToF16
+		if f.Type == quant.BF16 {
+			round = elem.F32ToBF16
+		}
+		var h [64]uint16
+		for d0 := 0; d0 < f.D; d0 += len(h) {
+			n := min(f.D-d0, len(h))
+			round(f.ew, h[:n], k[d0:][:n])
+			for d, x := range h[:n] {
+				binary.LittleEndian.PutUint16(kb[2*(BlockKeys*(d0+d)+i):], x)
+			}
+		}
+		row := vb[2*f.dvp*i:][:2*f.dvp]
+		clear(row[2*f.Dv:])
+		for d0 := 0; d0 < f.Dv; d0 += len(h) {
+			n := min(f.Dv-d0, len(h))
+			round(f.ew, h[:n], v[d0:][:n])
+			for d, x := range h[:n] {
+				binary.LittleEndian.PutUint16(row[2*(d0+d):], x)
+			}
+		}
+	case quant.Q8_0:
+		var q [32]int8
+		for b := range f.kn {
+			n := min(f.D-32*b, 32)
+			h := quantQ8(&q, k[32*b:][:n])
+			for j, x := range q[:n] {
+				kb[BlockKeys*(32*b+j)+i] = byte(x)
+			}
+			binary.LittleEndian.PutUint16(kb[BlockKeys*f.D+2*(BlockKeys*b+i):], h)
+		}
+		row := vb[f.dvp*i:][:f.dvp]
+		clear(row[f.Dv:])
+		for b := range f.vn {
+			n := min(f.Dv-32*b, 32)
+			h := quantQ8(&q, v[32*b:][:n])
+			for j, x := range q[:n] {
+				row[32*b+j] = byte(x)
+			}
+			binary.LittleEndian.PutUint16(vb[BlockKeys*f.dvp+2*(f.vn*i+b):], h)
+		}
+	case quant.Q4_0:
+		var q [16]byte
+		for b := range f.kn {
+			h := quantQ4(&q, k[32*b:min(f.D, 32*b+32)])
+			for j, x := range q {
+				kb[BlockKeys*(16*b+j)+i] = x
+			}
+			binary.LittleEndian.PutUint16(kb[BlockKeys*16*f.kn+2*(BlockKeys*b+i):], h)
+		}
+		for b := range f.vn {
+			h := quantQ4(&q, v[32*b:min(f.Dv, 32*b+32)])
+			copy(vb[16*(f.vn*i+b):], q[:])
+			binary.LittleEndian.PutUint16(vb[BlockKeys*16*f.vn+2*(f.vn*i+b):], h)
+		}
+	}
+}
+
+// quantQ8 quantizes up to 32 elements as ggml's Q8_0 does (scale amax/127, half away from zero) and returns the scale. Elements
+// that are not finite give a scale that is not.
+func quantQ8(q *[32]int8, x []float32) uint16 {
+	var bits uint32 // |x| compared as bits: NaN is largest
+	for _, v := range x {
+		bits = max(bits, math.Float32bits(v)&0x7fffffff)
+	}
+	d := math.Float32frombits(bits) / 127
+	*q = [32]int8{}
+	if bits >= 0x7f800000 || d == 0 {
+		return quant.F32ToF16(d)
+	}
+	id := 1 / d
+	for j, v := range x {
+		q[j] = int8(max(-127, min(127, math.Round(float64(v*id))))) // 1/d may overflow where d is subnormal
+	}
+	return quant.F32ToF16(d)
+}
+
+// quantQ4 quantizes up to 32 elements as ggml's Q4_0 does: the scale maps the element of largest size to -8.
+func quantQ4(q *[16]byte, x []float32) uint16 {
+	var bits uint32
+	var top float32
+	for _, v := range x {
+		if b := math.Float32bits(v) & 0x7fffffff; b > bits {
+			bits, top = b, v
+		}
+	}
+	for j := range q {
+		q[j] = 0x88
+	}
+	d := top / -8
+	if bits >= 0x7f800000 || d == 0 {
+		return quant.F32ToF16(d)
+	}
+	id := 1 / d
+	for j, v := range x {
+		n := byte(max(0, min(15, math.Floor(float64(float32(v*id)+8.5)))))
+		if j < 16 {
+			q[j] = q[j]&0xf0 | n
+		} else {
+			q[j-16] = q[j-16]&0x0f | n<<4
+		}
+	}
+	return quant.F32ToF16(d)
+}
+
+// Load decodes position i of a block to k [D] and v [Dv].
+func (f *KVFormat) Load(kb, vb []byte, i int, k, v []float32) {
+	for d := range k[:f.D] {
+		k[d] = f.keyAt(kb, d, i)
+	}
+	for d := range v[:f.Dv] {
+		v[d] = f.valueAt(vb, d, i)
+	}
+}
+
+func le16(b []byte, i int) uint16 { return binary.LittleEndian.Uint16(b[2*i:]) }
+
+// keyAt is element d of key i of a block.
+func (f *KVFormat) keyAt(kb []byte, d, i int) float32 {
+	j := BlockKeys*d + i
+	switch f.Type {
+	case quant.F16:
+		return quant.F16ToF32(le16(kb, j))
+	case quant.BF16:
+		return quant.BF16ToF32(le16(kb, j))
+	case quant.Q8_0:
+		return float32(int8(kb[j])) * quant.F16ToF32(le16(kb[BlockKeys*f.D:], BlockKeys*(d/32)+i))
+	case quant.Q4_0:
+		b := kb[BlockKeys*(d/32*16+d%16)+i] >> (d % 32 / 16 * 4) & 15
+		return float32(int(b)-8) * quant.F16ToF32(le16(kb[BlockKeys*16*f.kn:], BlockKeys*(d/32)+i))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(kb[4*j:]))
+}
+
+// valueAt is element d of value i of a block, d below Dv padded to 16.
+func (f *KVFormat) valueAt(vb []byte, d, i int) float32 {
+	j := f.dvp*i + d
+	switch f.Type {
+	case quant.F16:
+		return quant.F16ToF32(le16(vb, j))
+	case quant.BF16:
+		return quant.BF16ToF32(le16(vb, j))
+	case quant.Q8_0:
+		return float32(int8(vb[j])) * quant.F16ToF32(le16(vb[BlockKeys*f.dvp:], f.vn*i+d/32))
+	case quant.Q4_0:
+		b := vb[16*(f.vn*i+d/32)+d%16] >> (d % 32 / 16 * 4) & 15
+		return float32(int(b)-8) * quant.F16ToF32(le16(vb[BlockKeys*16*f.vn:], f.vn*i+d/32))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(vb[4*j:]))
+}
+
+// decodeK decodes a block of keys to dst [D][64].
+func (f *KVFormat) decodeK(dst []float32, kb []byte) {
+	for d := range f.D {
+		for i := range BlockKeys {
+			dst[BlockKeys*d+i] = f.keyAt(kb, d, i)
+		}
+	}
+}
+
+// decodeV decodes a block of values to dst [64][Dv padded to 16].
+func (f *KVFormat) decodeV(dst []float32, vb []byte) {
+	for i := range BlockKeys {
+		for d := range f.dvp {
+			dst[f.dvp*i+d] = f.valueAt(vb, d, i)
+		}
+	}
+}
