@@ -209,6 +209,26 @@ func TestScalarsAndArrays(t *testing.T) {
 	}
 }
 
+// Every model of the reference data opens, whatever its architecture and types.
+func TestModels(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(testkit.Data(t, "models"), "*", "*.gguf"))
+	if err != nil || len(files) < 60 {
+		t.Fatalf("%d files (%v)", len(files), err)
+	}
+	for _, path := range files {
+		m, err := Open(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		touch(t, m)
+		if arch, ok := m.KV.String("general.architecture"); !ok || m.KV.Value(arch+".block_count") == nil {
+			t.Errorf("%s: architecture %q without block_count", path, arch)
+		}
+		m.Close()
+	}
+}
+
 func TestSplit(t *testing.T) {
 	for _, name := range []string{"split-ok", "split-ok-metadata-only-first"} {
 		m, err := Open(testkit.Data(t, "gguf-malformed/"+name+"/m-00001-of-00002.gguf"))

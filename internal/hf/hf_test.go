@@ -237,6 +237,28 @@ func TestRopeScalingAsConverted(t *testing.T) {
 	}
 }
 
+// The factors of llama3 have the very bits that the converter computed.
+func TestRopeFactorsAsConverted(t *testing.T) {
+	g, err := gguf.Open(testkit.Data(t, "models/llama-rope-llama3/model.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	want := g.Tensor("rope_freqs.weight")
+	c := with(small(), "head_dim", 32, "rope_parameters", map[string]any{"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0,
+		"original_max_position_embeddings": 64, "low_freq_factor": 1.0, "high_freq_factor": 4.0})
+	tensors := map[string]stored{"model.embed_tokens.weight": {"BF16", []int{3, 8}, bf16(make([]float32, 24)...)}}
+	m, err := Open(folder(t, c, tensors))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	got := m.Tensor("rope_freqs.weight")
+	if got == nil || got.Type != want.Type || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) {
+		t.Errorf("rope_freqs.weight is %v, the converter computed %v", got, floats(want.Data))
+	}
+}
+
 func TestWindows(t *testing.T) {
 	qwen := with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "num_hidden_layers", 3, "sliding_window", 16, "max_window_layers", 2)
 	mistral := with(small(), "architectures", []string{"MistralForCausalLM"}, "num_hidden_layers", 3, "sliding_window", 16)
