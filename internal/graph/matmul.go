@@ -76,3 +76,6 @@ func SlicesFor(k, groups int) int {
 	}
 	return 1
 }
+
+// SliceCount is the number of slices of K.
+func (m Matmul) SliceCount() int { return m.Slices }

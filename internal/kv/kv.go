@@ -1,0 +1,170 @@
+// Package kv keeps what attention remembers: keys and values of every position, in pages that grow with use.
+//
+// A page holds one block of 64 positions, aligned to absolute position, of all KV heads of one layer: for each head the block of
+// keys, then the block of values, in the layout of the cache's format (kernel.KVFormat). Pages lie outside the Go heap; memory is
+// resident only where it was written.
+package kv
+
+import (
+	"fmt"
+	"unsafe"
+
+	"ck/internal/kernel"
+)
+
+// Block is the number of positions of a page.
+const Block = 64
+
+// slabBytes is how much address space is taken at a time; pages of a slab become resident as they are written.
+const slabBytes = 64 << 20
+
+// Layer is the shape of one layer's state.
+type Layer struct {
+	Heads  int // KV heads
+	Format *kernel.KVFormat
+}
+
+// pageBytes is the size of one page of the layer.
+func (l Layer) pageBytes() int { return l.Heads * (l.Format.KBytes() + l.Format.VBytes()) }
+
+// Alloc gives n bytes of zeroed memory outside the Go heap, aligned to 64 bytes.
+type Alloc func(n int) ([]byte, error)
+
+// Cache holds the pages of all sequences.
+type Cache struct {
+	layers []Layer
+	alloc  Alloc
+	slab   []byte // what is left of the newest slab
+	free   map[int][][]byte
+	seqs   []*Sequence
+	limit  int64 // bytes of pages at most; 0: no limit
+	used   int64 // bytes of pages in use
+}
+
+// Sequence is one text: for each layer and head the addresses of its blocks.
+type Sequence struct {
+	len   int
+	pages [][][]byte           // [layer][block]
+	k, v  [][][]unsafe.Pointer // [layer][head][block]
+}
+
+// ErrFull reports that the cache's memory budget is used up.
+type ErrFull struct{ LimitBytes, NeedBytes int64 }
+
+func (e *ErrFull) Error() string {
+	return fmt.Sprintf("the KV cache needs %d MiB, the memory budget leaves %d MiB; use a shorter context or --kv q8_0",
+		e.NeedBytes>>20, e.LimitBytes>>20)
+}
+
+// New makes an empty cache; limit bounds the bytes of its pages (0: no limit).
+func New(layers []Layer, alloc Alloc, limit int64) *Cache {
+	return &Cache{layers: layers, alloc: alloc, limit: limit, free: map[int][][]byte{}}
+}
+
+// NewSeq starts a sequence and returns its number.
+func (c *Cache) NewSeq() int {
+	s := &Sequence{pages: make([][][]byte, len(c.layers)), k: make([][][]unsafe.Pointer, len(c.layers)), v: make([][][]unsafe.Pointer, len(c.layers))}
+	for i, l := range c.layers {
+		s.k[i], s.v[i] = make([][]unsafe.Pointer, l.Heads), make([][]unsafe.Pointer, l.Heads)
+	}
+	for i, old := range c.seqs {
+		if old == nil {
+			c.seqs[i] = s
+			return i
+		}
+	}
+	c.seqs = append(c.seqs, s)
+	return len(c.seqs) - 1
+}
+
+// Len is the number of positions that the sequence holds.
+func (c *Cache) Len(seq int) int { return c.seqs[seq].len }
+
+// Reserve makes room for positions [0, n) of a sequence and sets its length to n: the walk then writes the new positions.
+func (c *Cache) Reserve(seq, n int) error {
+	s := c.seqs[seq]
+	for i, l := range c.layers {
+		for len(s.pages[i])*Block < n {
+			p, err := c.page(l.pageBytes())
+			if err != nil {
+				return err
+			}
+			s.pages[i] = append(s.pages[i], p)
+			kb, vb := l.Format.KBytes(), l.Format.VBytes()
+			for h := range l.Heads {
+				s.k[i][h] = append(s.k[i][h], unsafe.Pointer(&p[h*(kb+vb)]))
+				s.v[i][h] = append(s.v[i][h], unsafe.Pointer(&p[h*(kb+vb)+kb]))
+			}
+		}
+	}
+	s.len = n
+	return nil
+}
+
+// page takes a page of n bytes from those given back, or from a slab.
+func (c *Cache) page(n int) ([]byte, error) {
+	if c.limit > 0 && c.used+int64(n) > c.limit {
+		return nil, &ErrFull{c.limit, c.used + int64(n)}
+	}
+	c.used += int64(n)
+	if f := c.free[n]; len(f) > 0 {
+		c.free[n] = f[:len(f)-1]
+		return f[len(f)-1], nil
+	}
+	if len(c.slab) < n {
+		b, err := c.alloc(max(n, slabBytes))
+		if err != nil {
+			c.used -= int64(n)
+			return nil, err
+		}
+		c.slab = b
+	}
+	p := c.slab[:n:n]
+	c.slab = c.slab[n:]
+	return p, nil
+}
+
+// Truncate forgets the positions from n on.
+func (c *Cache) Truncate(seq, n int) {
+	s := c.seqs[seq]
+	n = min(max(n, 0), s.len)
+	keep := (n + Block - 1) / Block
+	for i, l := range c.layers {
+		for len(s.pages[i]) > keep {
+			last := len(s.pages[i]) - 1
+			p := s.pages[i][last]
+			s.pages[i] = s.pages[i][:last]
+			c.free[len(p)] = append(c.free[len(p)], p)
+			c.used -= int64(len(p))
+			for h := range l.Heads {
+				s.k[i][h], s.v[i][h] = s.k[i][h][:last], s.v[i][h][:last]
+			}
+		}
+	}
+	s.len = n
+}
+
+// Drop ends a sequence and gives its pages back.
+func (c *Cache) Drop(seq int) {
+	c.Truncate(seq, 0)
+	c.seqs[seq] = nil
+}
+
+// Keys and Values are the addresses of a head's blocks, block b holding positions 64b to 64b+63.
+func (c *Cache) Keys(seq, layer, head int) []unsafe.Pointer   { return c.seqs[seq].k[layer][head] }
+func (c *Cache) Values(seq, layer, head int) []unsafe.Pointer { return c.seqs[seq].v[layer][head] }
+
+// Layer is the shape of a layer's state.
+func (c *Cache) Layer(i int) Layer { return c.layers[i] }
+
+// UsedBytes is the size of all pages in use.
+func (c *Cache) UsedBytes() int64 { return c.used }
+
+// BytesPerPosition is what one more position costs, in bytes.
+func (c *Cache) BytesPerPosition() int64 {
+	n := 0
+	for _, l := range c.layers {
+		n += l.pageBytes()
+	}
+	return int64(n / Block)
+}

@@ -1,0 +1,117 @@
+// Package test holds what needs several packages: oracles over whole models, command lines, rules of the tree.
+package test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ck/internal/arch"
+	"ck/internal/gguf"
+	"ck/internal/graph"
+	"ck/internal/hf"
+	"ck/internal/quant"
+	"ck/internal/testkit"
+)
+
+// models lists the reference models of the architectures that ck knows, without the quantized sets.
+var models = []string{"llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
+	"mistral-window-hf", "qwen2", "qwen3", "stories260K", "trained-qwen3"}
+
+// forms opens the forms of a reference model: "gguf" and "hf", where they are.
+func forms(t *testing.T, c *testkit.Case) map[string]*gguf.Model {
+	t.Helper()
+	out := map[string]*gguf.Model{}
+	for form, path := range map[string]string{"gguf": "model.gguf", "hf": "hf"} {
+		path = filepath.Join(c.Dir, path)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		open := gguf.Open
+		if form == "hf" {
+			open = hf.Open
+		}
+		m, err := open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		out[form] = m
+	}
+	if len(out) == 0 {
+		t.Fatalf("%s: no form of the model", c.Dir)
+	}
+	return out
+}
+
+// source shows a model to arch, as the engine does.
+type source struct {
+	*gguf.Metadata
+	m *gguf.Model
+}
+
+func (s source) Shape(name string) (int, int, bool) {
+	t := s.m.Tensor(name)
+	if t == nil {
+		return 0, 0, false
+	}
+	return t.Rows(), t.Cols(), true
+}
+
+func (s source) Vector(name string) ([]float32, error) {
+	t := s.m.Tensor(name)
+	v := make([]float32, t.Rows()*t.Cols())
+	quant.Decode(t.Type, v, t.Data)
+	return v, nil
+}
+
+// weightsOf reads the weights of a model for the float64 interpreter.
+func weightsOf(g *graph.Graph, m *gguf.Model) func(graph.WeightID, int, []float64) {
+	return func(w graph.WeightID, row int, dst []float64) {
+		t := m.Tensor(g.Weights[w].Name)
+		quant.Exact(t.Type, dst, t.Row(row))
+	}
+}
+
+// input is the whole sequence as one run, all logits wanted.
+func input(ids []int32) graph.Input {
+	in := graph.Input{IDs: ids}
+	for i := range ids {
+		in.Pos, in.Seq, in.Pick = append(in.Pos, int32(i)), append(in.Seq, 0), append(in.Pick, int32(i))
+	}
+	return in
+}
+
+// The graphs are right: interpreted in float64 they give the exact logits of every reference model, in both forms.
+func TestGraphsAgainstExactLogits(t *testing.T) {
+	for _, name := range models {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := testkit.LoadCase(t, name)
+			for form, m := range forms(t, c) {
+				g, err := arch.Build(source{m.KV, m})
+				if err != nil {
+					t.Fatal(form, err)
+				}
+				for i := range c.Sequences {
+					s := &c.Sequences[i]
+					if s.Name == "text" && !strings.HasPrefix(name, "llama") {
+						continue // short and long say the same at less cost
+					}
+					var logits [][]float32
+					for _, row := range graph.Interpret(g, input(s.IDs), weightsOf(g, m)) {
+						l := make([]float32, len(row))
+						for j, v := range row {
+							l[j] = float32(v)
+						}
+						logits = append(logits, l)
+					}
+					if v := c.Compare(t, s, "exact", logits, 1e-6, false); !v.OK {
+						t.Errorf("%s: %s", form, v.Text)
+					}
+				}
+			}
+		})
+	}
+}
