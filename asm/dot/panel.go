@@ -90,10 +90,4 @@ type Kernels struct {
 }
 
 // Set is the kernels of one tier; layouts without kernels of their own have a nil Gemv.
-type Set struct {
-	Of [Layouts]Kernels
-
-	// Fold adds slices of K: Y[i] = the sum over s < Groups of W[s][i] (float32, slices WStep bytes apart) as the tree
-	// ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), for i < 16*Panels. Groups is 1, 2, 4 or 8. Y may be W. nil: none.
-	Fold func(*Args)
-}
+type Set struct{ Of [Layouts]Kernels }

@@ -21,7 +21,7 @@ var Go = Set{Of: [Layouts]Kernels{
 	Q4_K: goKernels(Q4_K, goK45),
 	Q5_K: goKernels(Q5_K, goK45),
 	Q6_K: goKernels(Q6_K, goK6),
-}, Fold: goFold}
+}}
 
 // panelFunc computes the outputs y (the panel's rows) of one panel at w and one activation row.
 type panelFunc func(l Layout, a *Args, w unsafe.Pointer, y []float32)
@@ -232,7 +232,9 @@ func goK6(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	}
 }
 
-func goFold(a *Args) {
+// GoFold adds slices of K: Y[i] = the sum over s < Groups of W[s][i] (float32, slices WStep bytes apart) as the tree
+// ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), for i < 16*Panels. Groups is 2, 4 or 8. Y may be W.
+func GoFold(a *Args) {
 	for i := range 16 * a.Panels {
 		var v [8]float32
 		for s := range a.Groups {

@@ -94,9 +94,9 @@ func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
 		if k := sets[i].Of[f.layout]; k.Gemv != nil {
 			f.kernels = k
 		}
-		if fold := sets[i].Fold; fold != nil {
-			f.fold = fold
-		}
+	}
+	if f.fold = dot.Fold; len(sets) == 1 {
+		f.fold = dot.GoFold
 	}
 	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
 	if f.layout == dot.BF16 {

@@ -1,0 +1,842 @@
+package main
+
+import "fmt"
+
+// Integer kernels with 512-bit registers and AVX-512 VNNI. Weights are unsigned bytes, activations signed: VPDPBUSD takes four
+// activations as an embedded broadcast, one load and one dot product for 64 weights; the weights' offset is undone by starting
+// the sum at -offset*sum(x).
+//
+// Kernels over packed panels (Gemv, Gemv2, Small) take the weights apart in registers:
+//
+//	Z0..Z5   integer sums of the rows        DI  weights             SI, R8, AX  activations: rows 0, 3, stride
+//	Z6..Z11  second sums; temporaries        DX  D                   R9          B or SD
+//	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
+//	Z18..Z23 sums over a K-quant's group     BX  prefetch distance   R11         turns of an inner loop
+//	Z24..Z29 weights, scales                 R12 distance to stream 1, R13 the same and BX; with several rows pointers
+//	Z30, Z31 masks                           0(SP) Y, 8(SP) panels left
+//
+// Kernels over unpacked panels (Gemm) compute 2 panels x 1..6 rows: a broadcast activation serves two weight vectors.
+
+// int512 is an integer layout.
+type int512 struct {
+	name       string
+	bytes      int // of a group
+	vecs       int // blocks of 32: weight vectors of a block
+	nib        bool
+	high       int  // place of fifth bits; 0: none
+	d, m       int  // blocks of 32: places of d and m; 0: none
+	scales     int  // K-quants: place of scales
+	six        bool // Q6_K
+	unpacked   int  // bytes of an unpacked group; 0: as packed
+	tail, gemm int  // bytes of scales; which micro-kernel: 0 Q8, 1 Q8 with m, 2 Q4_K, 3 Q6_K
+}
+
+func (l *int512) k() bool { return l.scales != 0 }
+
+var ints512 = []*int512{
+	{name: "Q8_0", bytes: 1088, vecs: 8, d: 1024},
+	{name: "Q4_0", bytes: 576, vecs: 4, nib: true, d: 512, unpacked: 1088, tail: 64},
+	{name: "Q4_1", bytes: 640, vecs: 4, nib: true, d: 512, m: 576, unpacked: 1152, tail: 128, gemm: 1},
+	{name: "Q5_0", bytes: 704, vecs: 4, nib: true, high: 512, d: 640, unpacked: 1088, tail: 64},
+	{name: "Q5_1", bytes: 768, vecs: 4, nib: true, high: 512, d: 640, m: 704, unpacked: 1152, tail: 128, gemm: 1},
+	{name: "Q4_K", bytes: 2368, scales: 2048, unpacked: 4416, tail: 320, gemm: 2},
+	{name: "Q5_K", bytes: 2880, high: 2048, scales: 2560, unpacked: 4416, tail: 320, gemm: 2},
+	{name: "Q6_K", bytes: 3392, scales: 3072, six: true, unpacked: 4416, tail: 320, gemm: 3},
+}
+
+var gemms512 = []string{"vnniGemmQ8x", "vnniGemmQ8Mx", "vnniGemmQ4Kx", "vnniGemmQ6Kx"}
+
+func dotVNNI() {
+	e := newGen("dot", "dot", "../dot/dot_vnni", "Args", dotFields)
+	g := newGen("dot", "dot", "../dot/dot_vnni_gemm", "Args", dotFields)
+	table := "\n// VNNI is the set of kernels that need AVX-512 VNNI.\nvar VNNI = Set{Of: [Layouts]Kernels{\n"
+	for _, l := range ints512 {
+		for rows := 1; rows <= 6; rows++ {
+			(&panel512{e: e, l: l, rows: rows}).emit()
+		}
+		(&panel512{e: e, l: l, rows: 1, two: true}).emit()
+		unpack := ""
+		if l.unpacked != 0 {
+			unpack = "vnniUnpack" + l.name
+			unpack512(g, l)
+		}
+		table += "\t" + l.name + ": " + kernelsOf("vnniGemv"+l.name, "vnniGemv2"+l.name, "vnniSmall"+l.name+"x", gemms512[l.gemm], 2,
+			unpack, l.unpacked) + ",\n"
+	}
+	for rows := 1; rows <= 6; rows++ {
+		gemmQ8(g, rows, false)
+		gemmQ8(g, rows, true)
+		gemmK(g, rows, false)
+		gemmK(g, rows, true)
+	}
+	e.table(table + "}}\n")
+	e.write()
+	g.write()
+}
+
+// panel512 emits a kernel over packed panels.
+type panel512 struct {
+	e    *gen
+	l    *int512
+	rows int
+	two  bool // two streams
+	name string
+	far  bool // emitting the body of stream 1
+	acc  int  // float accumulator of row 0
+}
+
+// w is the address of weight byte off.
+func (k *panel512) w(off int) string {
+	if k.far {
+		return fmt.Sprintf("%d(DI)(R12*1)", off)
+	}
+	return fmt.Sprintf("%d(DI)", off)
+}
+
+// fetch prefetches the line at weight byte off, a distance ahead.
+func (k *panel512) fetch(off int) {
+	if k.far {
+		k.e.p("PREFETCHT0 %d(DI)(R13*1)", off)
+	} else {
+		k.e.p("PREFETCHT0 %d(DI)(BX*1)", off)
+	}
+}
+
+func (k *panel512) emit() {
+	e, l := k.e, k.l
+	switch {
+	case k.two:
+		k.name = "vnniGemv2" + l.name
+		e.fnFrame(k.name, "multiplies one activation row with two streams of Panels panels of "+l.name+".", 16)
+	case k.rows == 1:
+		k.name = "vnniGemv" + l.name
+		e.fnFrame(k.name, "multiplies one activation row with Panels panels of "+l.name+".", 16)
+	default:
+		k.name = fmt.Sprintf("vnniSmall%sx%d", l.name, k.rows)
+		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), 16)
+	}
+	if l.name != "Q8_0" {
+		e.bytesIn(0x0f, 31)
+	}
+	if l.high != 0 {
+		e.bytesIn(0x10, 30)
+	} else if l.six {
+		e.bytesIn(0x30, 30)
+	}
+	e.arg("CX")
+	e.ld("CX", "W", "DI")
+	e.ld("CX", "Pf", "BX")
+	e.ld("CX", "Mp", "R10")
+	if k.two {
+		e.ld("CX", "WFar", "R12")
+		e.p("LEAQ (BX)(R12*1), R13")
+	}
+	e.ld("CX", "Y", "R8")
+	e.ld("CX", "Panels", "R9")
+	e.p("MOVQ R8, 0(SP)")
+	e.p("MOVQ R9, 8(SP)")
+	e.lab(k.name + "_panel")
+	e.arg("CX")
+	k.start()
+	e.ld("CX", "X", "SI")
+	e.ld("CX", "D", "DX")
+	if l.m != 0 {
+		e.ld("CX", "SD", "R9")
+	} else {
+		e.ld("CX", "B", "R9")
+	}
+	if k.rows > 1 {
+		e.ld("CX", "XStride", "AX")
+		e.p("LEAQ (AX)(AX*2), R8")
+		e.p("ADDQ SI, R8")
+	}
+	e.ld("CX", "Groups", "CX")
+	e.lab(k.name + "_group")
+	k.acc, k.far = 12, false
+	k.group()
+	if k.two {
+		k.acc, k.far = 13, true
+		k.group()
+	}
+	k.advance()
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", k.name)
+	k.finish()
+	e.ret()
+}
+
+// outputs calls f for each accumulator with the address of its outputs; AX is the stride of rows or streams, R8 the base.
+func (k *panel512) outputs(f func(reg int, addr string)) {
+	e := k.e
+	e.p("MOVQ 0(SP), R8")
+	n := k.rows
+	if k.two {
+		e.ld("CX", "YFar", "AX")
+		n = 2
+	} else if n > 1 {
+		e.ld("CX", "YStride", "AX")
+	}
+	for r := 0; r < n; r++ {
+		if r == 3 {
+			e.p("LEAQ (AX)(AX*2), R11")
+			e.p("ADDQ R11, R8")
+		}
+		f(12+r, "(R8)"+[]string{"", "(AX*1)", "(AX*2)"}[r%3])
+	}
+}
+
+// start sets the accumulators to zero or to the outputs.
+func (k *panel512) start() {
+	e := k.e
+	n := k.rows
+	if k.two {
+		n = 2
+	}
+	for r := 0; r < n; r++ {
+		e.zero(12 + r)
+	}
+	e.ld("CX", "Cont", "AX")
+	e.p("TESTQ AX, AX")
+	e.p("JEQ %s_zero", k.name)
+	k.outputs(func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
+	e.lab(k.name + "_zero")
+}
+
+// finish stores the outputs and goes to the next panel.
+func (k *panel512) finish() {
+	e := k.e
+	e.arg("CX")
+	k.outputs(func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	e.p("ADDQ $64, 0(SP)")
+	e.ld("CX", "Groups", "AX") // DI went through Groups groups
+	e.p("IMUL3Q $%d, AX, AX", k.l.bytes)
+	e.p("SUBQ AX, DI")
+	e.ld("CX", "WStep", "AX")
+	e.p("ADDQ AX, DI")
+	e.p("DECQ 8(SP)")
+	e.p("JNZ %s_panel", k.name)
+}
+
+func (k *panel512) group() {
+	switch {
+	case k.l.six && k.rows == 1:
+		k.sixes()
+	case k.l.six:
+		k.sixesLoop()
+	case k.l.k() && k.rows == 1:
+		k.fours()
+	case k.l.k():
+		k.foursLoop()
+	default:
+		for b := 0; b < 2; b++ {
+			k.block(b)
+		}
+		for off := k.l.d; off < k.l.bytes; off += 64 {
+			k.fetch(off)
+		}
+	}
+}
+
+// advance moves the pointers to the next group, unless the body's loop did.
+func (k *panel512) advance() {
+	e, l := k.e, k.l
+	loop := l.k() && k.rows > 1
+	switch {
+	case loop && l.six:
+		e.p("ADDQ $%d, DI", l.bytes-3072)
+	case loop:
+		e.p("ADDQ $%d, DI", l.bytes-2048)
+	default:
+		e.p("ADDQ $%d, DI", l.bytes)
+		step := 64
+		if l.k() {
+			step = 256
+		}
+		e.p("ADDQ $%d, SI", step)
+		if k.rows > 3 {
+			e.p("ADDQ $%d, R8", step)
+		}
+	}
+	switch {
+	case !l.k():
+		e.p("LEAQ (DX)(R10*2), DX")
+		e.p("LEAQ (R9)(R10*2), R9")
+	case l.six:
+		e.p("ADDQ R10, DX")
+		if k.rows == 1 {
+			e.p("MOVQ R8, R9")
+		}
+	default:
+		e.p("ADDQ R10, DX")
+		e.p("LEAQ (R9)(R10*4), R9")
+	}
+}
+
+// nibbles splits the vector at addr: low nibbles to Z24, high ones to Z25.
+func (k *panel512) nibbles(addr string) {
+	e := k.e
+	e.p("VMOVDQU64 %s, Z24", addr)
+	e.p("VPSRLW $4, Z24, Z25")
+	e.p("VPANDD Z24, Z31, Z24")
+	e.p("VPANDD Z25, Z31, Z25")
+}
+
+// bit4 adds bit i of each byte of Zh as bit 4 to Zw; t is free. A | (B & C) is VPTERNLOG 0xf8 on (A, B, C).
+func bit4(e *gen, i, h, w, t int) {
+	switch {
+	case i < 4:
+		e.p("VPSLLW $%d, Z%d, Z%d", 4-i, h, t)
+		h = t
+	case i > 4:
+		e.p("VPSRLW $%d, Z%d, Z%d", i-4, h, t)
+		h = t
+	}
+	e.p("VPTERNLOGD $0xf8, Z30, Z%d, Z%d", h, w)
+}
+
+// block is one of the two blocks of 32 K of a group. With few rows, two sums per row shorten the chains.
+func (k *panel512) block(b int) {
+	e, l := k.e, k.l
+	at := func(reg string, r int) string {
+		if b == 0 {
+			return fmt.Sprintf("%d(%s)", 4*r, reg)
+		}
+		return fmt.Sprintf("%d(%s)(R10*1)", 4*r, reg)
+	}
+	second := 0
+	if k.rows <= 3 {
+		second = 6
+	}
+	for r := 0; r < k.rows; r++ {
+		if l.m == 0 {
+			e.p("VPBROADCASTD %s, Z%d", at("R9", r), r)
+		} else {
+			e.zero(r)
+		}
+		if second != 0 {
+			e.zero(second + r)
+		}
+	}
+	if l.high != 0 {
+		k.fetch(l.high + 64*b)
+		e.p("VMOVDQU64 %s, Z26", k.w(l.high+64*b))
+	}
+	for i := 0; i < l.vecs; i++ {
+		off := 64 * (b*l.vecs + i)
+		k.fetch(off)
+		if !l.nib {
+			e.p("VMOVDQU64 %s, Z24", k.w(off))
+			for r := 0; r < k.rows; r++ {
+				e.p("VPDPBUSD.BCST %s, Z24, Z%d", xrow(r, 32*b+4*i), r+second*(i%2))
+			}
+			continue
+		}
+		k.nibbles(k.w(off))
+		if l.high != 0 {
+			bit4(e, i, 26, 24, 27)
+			bit4(e, i+4, 26, 25, 28)
+		}
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z24, Z%d", xrow(r, 32*b+4*i), r)
+		}
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z25, Z%d", xrow(r, 32*b+16+4*i), r+second)
+		}
+	}
+	e.p("VCVTPH2PS %s, Z28", k.w(l.d+32*b))
+	if l.m != 0 {
+		e.p("VCVTPH2PS %s, Z29", k.w(l.m+32*b))
+	}
+	for r := 0; r < k.rows; r++ {
+		if second != 0 {
+			e.p("VPADDD Z%d, Z%d, Z%d", second+r, r, r)
+		}
+		e.p("VMULPS.BCST %s, Z28, Z27", at("DX", r))
+		e.p("VCVTDQ2PS Z%d, Z%d", r, r)
+		e.p("VFMADD231PS Z27, Z%d, Z%d", r, k.acc+r)
+		if l.m != 0 {
+			e.p("VFMADD231PS.BCST %s, Z29, Z%d", at("R9", r), k.acc+r)
+		}
+	}
+}
+
+// fours is a group of Q4_K or Q5_K, one row, unrolled.
+func (k *panel512) fours() {
+	e, l := k.e, k.l
+	e.zero(18)
+	e.zero(20)
+	for p := 0; p < 4; p++ {
+		k.pair(k.w, 512*p, l.high+128*p, 64*p, l.scales+32*p)
+	}
+	k.minima(k.w, l.scales+128, 20)
+	for off := l.scales; off < l.bytes; off += 64 {
+		k.fetch(off)
+	}
+	k.scaleK(k.w, l.scales+256, 20)
+}
+
+// pair adds the sub-blocks 2p, 2p+1 of Q4_K or Q5_K to Z18..: nibbles at q, fifth bits at h, activations at x, scales at s.
+func (k *panel512) pair(w func(int) string, q, h, x, s int) {
+	e, l := k.e, k.l
+	for r := 0; r < k.rows; r++ {
+		e.zero(r)
+		e.zero(6 + r)
+	}
+	high := func(off int) string { return w(off) }
+	scale := high
+	if k.rows > 1 {
+		high = func(off int) string { return fmt.Sprintf("%d(R12)", off) }
+		scale = func(off int) string { return fmt.Sprintf("%d(R13)", off) }
+	}
+	if l.high != 0 {
+		for i := 0; i < 2; i++ {
+			if k.rows > 1 {
+				e.p("PREFETCHT0 %d(R12)(BX*1)", 64*i)
+			} else {
+				k.fetch(h + 64*i)
+			}
+			e.p("VMOVDQU64 %s, Z%d", high(h+64*i), 26+i)
+		}
+	}
+	for i := 0; i < 8; i++ {
+		k.fetch(q + 64*i)
+		k.nibbles(w(q + 64*i))
+		if l.high != 0 {
+			bit4(e, i, 26, 24, 28)
+			bit4(e, i, 27, 25, 29)
+		}
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z24, Z%d", xrow(r, x+4*i), r)
+		}
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z25, Z%d", xrow(r, x+32+4*i), 6+r)
+		}
+	}
+	for i := 0; i < 2; i++ {
+		e.p("VPMOVZXBD %s, Z28", scale(s+16*i))
+		e.p("VCVTDQ2PS Z28, Z28")
+		for r := 0; r < k.rows; r++ {
+			e.p("VCVTDQ2PS Z%d, Z%d", 6*i+r, 6*i+r)
+			e.p("VFMADD231PS Z28, Z%d, Z%d", 6*i+r, 18+r)
+		}
+	}
+}
+
+// minima sums the minima at off times the sums of activations in Z(to)..
+func (k *panel512) minima(w func(int) string, off, to int) {
+	for t := 0; t < 4; t++ {
+		k.e.p("VPMOVZXBW %s, Z24", w(off+32*t))
+		for r := 0; r < k.rows; r++ {
+			k.e.p("VPDPWSSD.BCST %d(R9), Z24, Z%d", 16*r+4*t, to+r)
+		}
+	}
+}
+
+// scaleK ends a group of Q4_K or Q5_K: d and dmin at off, sums in Z18.., minima in Z(mins)...
+func (k *panel512) scaleK(w func(int) string, off, mins int) {
+	e := k.e
+	e.p("VCVTPH2PS %s, Z28", w(off))
+	e.p("VCVTPH2PS %s, Z29", w(off+32))
+	for r := 0; r < k.rows; r++ {
+		e.p("VMULPS.BCST %d(DX), Z28, Z26", 4*r)
+		e.p("VMULPS.BCST %d(DX), Z29, Z27", 4*r)
+		e.p("VCVTDQ2PS Z%d, Z%d", mins+r, mins+r)
+		e.p("VFMADD231PS Z26, Z%d, Z%d", 18+r, k.acc+r)
+		e.p("VFNMADD231PS Z27, Z%d, Z%d", mins+r, k.acc+r)
+	}
+}
+
+// foursLoop is fours for several rows, a loop over pairs: R12 fifth bits, R13 scales.
+func (k *panel512) foursLoop() {
+	e, l := k.e, k.l
+	for r := 0; r < k.rows; r++ {
+		e.zero(18 + r)
+	}
+	for off := l.scales; off < l.bytes; off += 64 {
+		k.fetch(off)
+	}
+	e.p("LEAQ %d(DI), R13", l.scales)
+	if l.high != 0 {
+		e.p("LEAQ %d(DI), R12", l.high)
+	}
+	e.p("MOVL $4, R11")
+	e.lab(k.name + "_pair")
+	k.pair(k.w, 0, 0, 0, 0)
+	e.p("ADDQ $512, DI")
+	e.p("ADDQ $32, R13")
+	if l.high != 0 {
+		e.p("ADDQ $128, R12")
+	}
+	e.p("ADDQ $64, SI")
+	if k.rows > 3 {
+		e.p("ADDQ $64, R8")
+	}
+	e.p("DECQ R11")
+	e.p("JNZ %s_pair", k.name)
+	for r := 0; r < k.rows; r++ {
+		e.zero(r)
+	}
+	w := func(off int) string { return fmt.Sprintf("%d(R13)", off) }
+	k.minima(w, 0, 0)
+	k.scaleK(w, 128, 0)
+}
+
+// unpack6 makes Z24..Z27 of low nibbles Z6, Z7 and high bits Z8; Z31 and Z30 are the masks 0x0f and 0x30.
+func unpack6(e *gen) {
+	e.p("VPSRLW $4, Z6, Z25")
+	e.p("VPSRLW $4, Z7, Z27")
+	e.p("VPSLLW $4, Z8, Z9")
+	e.p("VPSLLW $2, Z8, Z10")
+	e.p("VPSRLW $2, Z8, Z11")
+	e.p("VPANDD Z6, Z31, Z24")
+	e.p("VPANDD Z25, Z31, Z25")
+	e.p("VPANDD Z7, Z31, Z26")
+	e.p("VPANDD Z27, Z31, Z27")
+	e.p("VPTERNLOGD $0xf8, Z30, Z9, Z24")
+	e.p("VPTERNLOGD $0xf8, Z30, Z10, Z25")
+	e.p("VPTERNLOGD $0xf8, Z30, Z8, Z26")
+	e.p("VPTERNLOGD $0xf8, Z30, Z11, Z27")
+}
+
+// sub6 adds a sub-block of 16 K to Z18..: weights at q, activations at x, scale at address s; b is the register of its offsets.
+func (k *panel512) sub6(q, x int, s, b string) {
+	e := k.e
+	for r := 0; r < k.rows; r++ {
+		e.p("VPBROADCASTD %d(%s), Z%d", 4*r, b, r)
+	}
+	e.p("ADDQ R10, %s", b)
+	for i := 0; i < 3; i++ {
+		k.fetch(q + 64*i)
+		e.p("VMOVDQU64 %s, Z%d", k.w(q+64*i), 6+i)
+	}
+	unpack6(e)
+	for i := 0; i < 4; i++ {
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z%d, Z%d", xrow(r, x+4*i), 24+i, r)
+		}
+	}
+	e.p("VPMOVSXBD %s, Z28", s)
+	e.p("VCVTDQ2PS Z28, Z28")
+	for r := 0; r < k.rows; r++ {
+		e.p("VCVTDQ2PS Z%d, Z%d", r, r)
+		e.p("VFMADD231PS Z28, Z%d, Z%d", r, 18+r)
+	}
+}
+
+// scale6 ends a group of Q6_K; d at address w.
+func (k *panel512) scale6(w string) {
+	e := k.e
+	e.p("VCVTPH2PS %s, Z28", w)
+	for r := 0; r < k.rows; r++ {
+		e.p("VMULPS.BCST %d(DX), Z28, Z29", 4*r)
+		e.p("VFMADD231PS Z29, Z%d, Z%d", 18+r, k.acc+r)
+	}
+}
+
+// sixes is a group of Q6_K, one row, unrolled; R8 walks the offsets, which both streams use.
+func (k *panel512) sixes() {
+	e := k.e
+	e.zero(18)
+	e.p("MOVQ R9, R8")
+	for j := 0; j < 16; j++ {
+		k.sub6(192*j, 16*j, k.w(3072+16*j), "R8")
+	}
+	for off := 3072; off < 3392; off += 64 {
+		k.fetch(off)
+	}
+	k.scale6(k.w(3328))
+}
+
+// sixesLoop is sixes for several rows, a loop over sub-blocks: R13 scales.
+func (k *panel512) sixesLoop() {
+	e := k.e
+	for r := 0; r < k.rows; r++ {
+		e.zero(18 + r)
+	}
+	for off := 3072; off < 3392; off += 64 {
+		k.fetch(off)
+	}
+	e.p("LEAQ 3072(DI), R13")
+	e.p("MOVL $16, R11")
+	e.lab(k.name + "_sub")
+	k.sub6(0, 0, "(R13)", "R9")
+	e.p("ADDQ $192, DI")
+	e.p("ADDQ $16, R13")
+	e.p("ADDQ $16, SI")
+	if k.rows > 3 {
+		e.p("ADDQ $16, R8")
+	}
+	e.p("DECQ R11")
+	e.p("JNZ %s_sub", k.name)
+	k.scale6("256(DI)")
+}
+
+// Micro-kernels: 2 panels x rows. Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or a K-quant's sums over a group,
+// Z24, Z25 weights, Z26, Z27 activations, Z28..Z31 scales. DI weights, R11 distance to the second panel; SI, R8, AX activations; DX D;
+// R9 B or SD; R10 Mp; CX groups left; BX scales; R12 turns; R13 Acc.
+
+// tile512 loads the arguments and starts the accumulators: Z12.. or, with acc, the scratch.
+func tile512(e *gen, name string, rows int, b string, acc bool) {
+	e.arg("BX")
+	for i := 0; i < 2*rows; i++ {
+		e.zero(12 + i)
+	}
+	e.ld("BX", "Cont", "AX")
+	e.p("TESTQ AX, AX")
+	e.p("JEQ %s_zero", name)
+	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
+	e.lab(name + "_zero")
+	if acc {
+		e.ld("BX", "Acc", "R13")
+		for i := 0; i < 2*rows; i++ {
+			e.p("VMOVUPS Z%d, %d(R13)", 12+i, 64*i)
+		}
+	}
+	for _, f := range [][2]string{{"W", "DI"}, {"WFar", "R11"}, {"X", "SI"}, {"XStride", "AX"}, {"D", "DX"}, {b, "R9"}, {"Mp", "R10"}, {"Groups", "CX"}} {
+		e.ld("BX", f[0], f[1])
+	}
+	e.p("LEAQ (AX)(AX*2), R8")
+	e.p("ADDQ SI, R8")
+	e.lab(name + "_group")
+}
+
+// tileOutputs calls f for each accumulator and the address of its outputs; BX holds the arguments.
+func tileOutputs(e *gen, rows int, f func(reg int, addr string)) {
+	e.ld("BX", "Y", "DI")
+	e.ld("BX", "YStride", "AX")
+	e.ld("BX", "YFar", "DX")
+	for r := 0; r < rows; r++ {
+		f(12+2*r, "(DI)")
+		f(13+2*r, "(DI)(DX*1)")
+		e.p("ADDQ AX, DI")
+	}
+}
+
+// dots512 adds n vectors at weight byte w to the integer sums.
+func dots512(e *gen, rows, n, w, x int) {
+	for i := 0; i < n; i++ {
+		e.p("VMOVDQU64 %d(DI), Z24", w+64*i)
+		e.p("VMOVDQU64 %d(DI)(R11*1), Z25", w+64*i)
+		for r := 0; r < rows; r++ {
+			t := 26 + r%2
+			e.p("VPBROADCASTD %s, Z%d", xrow(r, x+4*i), t)
+			e.p("VPDPBUSD Z%d, Z24, Z%d", t, 2*r)
+			e.p("VPDPBUSD Z%d, Z25, Z%d", t, 2*r+1)
+		}
+	}
+}
+
+// gemmQ8 is the micro-kernel of the types with blocks of 32: groups of 1088 bytes, with minima (m) 1152.
+func gemmQ8(e *gen, rows int, m bool) {
+	name, b, bytes := fmt.Sprintf("vnniGemmQ8x%d", rows), "B", 1088
+	if m {
+		name, b, bytes = fmt.Sprintf("vnniGemmQ8Mx%d", rows), "SD", 1152
+	}
+	e.fn(name, fmt.Sprintf("multiplies %d activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.", rows))
+	tile512(e, name, rows, b, false)
+	for b := 0; b < 2; b++ {
+		for r := 0; r < rows; r++ {
+			for k := 0; k < 2; k++ {
+				if m {
+					e.zero(2*r + k)
+				} else {
+					e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r+k)
+				}
+			}
+		}
+		dots512(e, rows, 8, 512*b, 32*b)
+		e.p("VCVTPH2PS %d(DI), Z28", 1024+32*b)
+		e.p("VCVTPH2PS %d(DI)(R11*1), Z29", 1024+32*b)
+		if m {
+			e.p("VCVTPH2PS %d(DI), Z24", 1088+32*b)
+			e.p("VCVTPH2PS %d(DI)(R11*1), Z25", 1088+32*b)
+		}
+		for r := 0; r < rows; r++ {
+			e.p("VMULPS.BCST %d(DX), Z28, Z30", 4*r)
+			e.p("VMULPS.BCST %d(DX), Z29, Z31", 4*r)
+			for k := 0; k < 2; k++ {
+				e.p("VCVTDQ2PS Z%d, Z%d", 2*r+k, 2*r+k)
+				e.p("VFMADD231PS Z%d, Z%d, Z%d", 30+k, 2*r+k, 12+2*r+k)
+				if m {
+					e.p("VFMADD231PS.BCST %d(R9), Z%d, Z%d", 4*r, 24+k, 12+2*r+k)
+				}
+			}
+		}
+		e.p("ADDQ R10, DX")
+		e.p("ADDQ R10, R9")
+	}
+	e.p("ADDQ $%d, DI", bytes)
+	e.p("ADDQ $64, SI")
+	e.p("ADDQ $64, R8")
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	e.arg("BX")
+	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	e.ret()
+}
+
+// gemmK is the micro-kernel of unpacked K-quants: 64 vectors of bytes, then 320 bytes of scales. The float accumulators are in
+// the scratch, for the registers are full.
+func gemmK(e *gen, rows int, six bool) {
+	name, subs, n := fmt.Sprintf("vnniGemmQ4Kx%d", rows), 8, 8
+	if six {
+		name, subs, n = fmt.Sprintf("vnniGemmQ6Kx%d", rows), 16, 4
+	}
+	e.fn(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of a K-quant.", rows))
+	tile512(e, name, rows, "B", true)
+	e.p("LEAQ 4096(DI), BX")
+	for i := 0; i < 2*rows; i++ {
+		e.zero(12 + i)
+	}
+	e.p("MOVL $%d, R12", subs)
+	e.lab(name + "_sub")
+	for i := 0; i < 2*rows; i++ {
+		if six {
+			e.p("VPBROADCASTD %d(R9), Z%d", i/2*4, i)
+		} else {
+			e.zero(i)
+		}
+	}
+	dots512(e, rows, n, 0, 0)
+	ext := "VPMOVZXBD"
+	if six {
+		ext = "VPMOVSXBD"
+		e.p("ADDQ R10, R9")
+	}
+	e.p("%s (BX), Z28", ext)
+	e.p("%s (BX)(R11*1), Z29", ext)
+	// In float: VCVTDQ2PS and VFMADD231PS cost no more than VPMULLD and VPADDD.
+	e.p("VCVTDQ2PS Z28, Z28")
+	e.p("VCVTDQ2PS Z29, Z29")
+	for i := 0; i < 2*rows; i++ {
+		e.p("VCVTDQ2PS Z%d, Z%d", i, i)
+		e.p("VFMADD231PS Z%d, Z%d, Z%d", 28+i%2, i, 12+i)
+	}
+	e.p("ADDQ $16, BX")
+	e.p("ADDQ $%d, DI", 64*n)
+	e.p("ADDQ $%d, SI", 4*n)
+	e.p("ADDQ $%d, R8", 4*n)
+	e.p("DECQ R12")
+	e.p("JNZ %s_sub", name)
+	at := []string{"(DI)", "(DI)(R11*1)"} // now at the scales
+	if !six {
+		for i := 0; i < 2*rows; i++ {
+			e.zero(i)
+		}
+		for t := 0; t < 4; t++ {
+			e.p("VPMOVZXBW %d%s, Z24", 128+32*t, at[0])
+			e.p("VPMOVZXBW %d%s, Z25", 128+32*t, at[1])
+			for i := 0; i < 2*rows; i++ {
+				e.p("VPDPWSSD.BCST %d(R9), Z%d, Z%d", 16*(i/2)+4*t, 24+i%2, i)
+			}
+		}
+		e.p("LEAQ (R9)(R10*4), R9")
+	}
+	for k := 0; k < 2; k++ {
+		e.p("VCVTPH2PS 256%s, Z%d", at[k], 24+k)
+		if !six {
+			e.p("VCVTPH2PS 288%s, Z%d", at[k], 26+k)
+		}
+	}
+	for i := 0; i < 2*rows; i++ {
+		e.p("VMOVUPS %d(R13), Z30", 64*i)
+		e.p("VMULPS.BCST %d(DX), Z%d, Z28", i/2*4, 24+i%2)
+		e.p("VFMADD231PS Z28, Z%d, Z30", 12+i)
+		if !six {
+			e.p("VMULPS.BCST %d(DX), Z%d, Z29", i/2*4, 26+i%2)
+			e.p("VCVTDQ2PS Z%d, Z%d", i, i)
+			e.p("VFNMADD231PS Z29, Z%d, Z30", i)
+		}
+		e.p("VMOVUPS Z30, %d(R13)", 64*i)
+	}
+	e.p("ADDQ R10, DX")
+	e.p("ADDQ $320, DI")
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	for i := 0; i < 2*rows; i++ {
+		e.p("VMOVUPS %d(R13), Z%d", 64*i, 12+i)
+	}
+	e.arg("BX")
+	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	e.ret()
+}
+
+// unpack512 expands groups to one byte per weight.
+func unpack512(e *gen, l *int512) {
+	name := "vnniUnpack" + l.name
+	e.fn(name, fmt.Sprintf("unpacks Groups groups of %s to groups of %d bytes.", l.name, l.unpacked))
+	e.bytesIn(0x0f, 31)
+	if l.six {
+		e.bytesIn(0x30, 30)
+	} else {
+		e.bytesIn(0x10, 30)
+	}
+	e.arg("CX")
+	e.ld("CX", "Src", "DI")
+	e.ld("CX", "Dst", "SI")
+	e.ld("CX", "Pf", "BX")
+	e.ld("CX", "Groups", "CX")
+	e.lab(name + "_group")
+	for off := 0; off < l.bytes; off += 64 {
+		e.p("PREFETCHT0 %d(DI)(BX*1)", off)
+	}
+	k := &panel512{e: e, l: l, rows: 1}
+	split := func(off, lo, hi int, fifth func()) {
+		k.nibbles(k.w(off))
+		fifth()
+		e.p("VMOVDQU64 Z24, %d(SI)", lo)
+		e.p("VMOVDQU64 Z25, %d(SI)", hi)
+	}
+	scales := l.scales
+	switch {
+	case l.six:
+		for j := 0; j < 16; j++ {
+			for i := 0; i < 3; i++ {
+				e.p("VMOVDQU64 %d(DI), Z%d", 192*j+64*i, 6+i)
+			}
+			unpack6(e)
+			for i := 0; i < 4; i++ {
+				e.p("VMOVDQU64 Z%d, %d(SI)", 24+i, 256*j+64*i)
+			}
+		}
+	case l.k():
+		for p := 0; p < 4; p++ {
+			if l.high != 0 {
+				e.p("VMOVDQU64 %d(DI), Z26", l.high+128*p)
+				e.p("VMOVDQU64 %d(DI), Z27", l.high+128*p+64)
+			}
+			for i := 0; i < 8; i++ {
+				split(512*p+64*i, 1024*p+64*i, 1024*p+512+64*i, func() {
+					if l.high != 0 {
+						bit4(e, i, 26, 24, 28)
+						bit4(e, i, 27, 25, 29)
+					}
+				})
+			}
+		}
+	default:
+		scales = l.d
+		for b := 0; b < 2; b++ {
+			if l.high != 0 {
+				e.p("VMOVDQU64 %d(DI), Z26", l.high+64*b)
+			}
+			for i := 0; i < 4; i++ {
+				split(256*b+64*i, 512*b+64*i, 512*b+256+64*i, func() {
+					if l.high != 0 {
+						bit4(e, i, 26, 24, 28)
+						bit4(e, i+4, 26, 25, 29)
+					}
+				})
+			}
+		}
+	}
+	for off := 0; off < l.tail; off += 64 {
+		e.p("VMOVDQU64 %d(DI), Z24", scales+off)
+		e.p("VMOVDQU64 Z24, %d(SI)", l.unpacked-l.tail+off)
+	}
+	e.p("ADDQ $%d, DI", l.bytes)
+	e.p("ADDQ $%d, SI", l.unpacked)
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	e.ret()
+}
