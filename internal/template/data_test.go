@@ -1,0 +1,145 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ck/internal/testkit"
+)
+
+func readJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func fromJSON(t testing.TB, b []byte) Value {
+	t.Helper()
+	v, err := FromJSON(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// now is the time at which the reference texts were rendered.
+var now = time.Date(2024, 7, 26, 13, 5, 9, 0, time.UTC)
+
+// TestRealTemplates renders every case of data/templates and compares with the text, or the refusal, of jinja2.
+func TestRealTemplates(t *testing.T) {
+	dir := testkit.Data(t, "templates")
+	type conversation struct {
+		Messages json.RawMessage
+		Tools    json.RawMessage
+	}
+	conversations := map[string]conversation{}
+	readJSON(t, filepath.Join(dir, "conversations.json"), &conversations)
+	files, err := filepath.Glob(filepath.Join(dir, "cases", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	total, raised, good := 0, 0, 0
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		source, err := os.ReadFile(filepath.Join(dir, "jinja", name+".jinja"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tmpl, err := Parse(name, string(source))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		var cases []struct {
+			Conversation        string
+			AddGenerationPrompt bool `json:"add_generation_prompt"`
+			Vars                json.RawMessage
+			Tools               json.RawMessage
+			Expected            *string
+			Error               *string
+		}
+		readJSON(t, file, &cases)
+		for _, c := range cases {
+			total++
+			conv, ok := conversations[c.Conversation]
+			if !ok {
+				t.Fatalf("%s: no conversation %s", name, c.Conversation)
+			}
+			vars := Vars{"messages": fromJSON(t, conv.Messages), "tools": nil, "documents": nil, "add_generation_prompt": c.AddGenerationPrompt}
+			tools := conv.Tools
+			if c.Tools != nil {
+				tools = c.Tools
+			}
+			if tools != nil {
+				vars["tools"] = fromJSON(t, tools)
+			}
+			more := fromJSON(t, c.Vars).(*Dict)
+			for i, k := range more.keys {
+				vars[k.(string)] = more.vals[i]
+			}
+			got, err := tmpl.Render(vars, Options{Now: now})
+			var refused *ErrRaised
+			switch {
+			case c.Error != nil:
+				raised++
+				if !errors.As(err, &refused) || refused.Message != *c.Error {
+					t.Errorf("%s, %s: error %v, want %q", name, c.Conversation, err, *c.Error)
+					continue
+				}
+			case err != nil:
+				t.Errorf("%s, %s: %v", name, c.Conversation, err)
+				continue
+			case got != *c.Expected:
+				t.Errorf("%s, %s:\n got %q\nwant %q", name, c.Conversation, got, *c.Expected)
+				continue
+			}
+			good++
+		}
+	}
+	t.Logf("%d of %d cases exact, %d of them refusals, %d templates", good, total, raised, len(files))
+	if total < 1872 || raised < 26 {
+		t.Errorf("only %d cases with %d refusals", total, raised)
+	}
+}
+
+// TestProbes renders the one-line probes of the language.
+func TestProbes(t *testing.T) {
+	var file struct {
+		Context json.RawMessage
+		Probes  []struct{ Template, Expected, Error string }
+	}
+	readJSON(t, testkit.Data(t, "templates/probes.json"), &file)
+	context := fromJSON(t, file.Context).(*Dict)
+	vars := Vars{}
+	for i, k := range context.keys {
+		vars[k.(string)] = context.vals[i]
+	}
+	good := 0
+	for _, p := range file.Probes {
+		got, err := "", error(nil)
+		tmpl, err := Parse("probe", p.Template)
+		if err == nil {
+			got, err = tmpl.Render(vars, Options{Now: now})
+		}
+		var e *Error
+		switch {
+		case p.Error != "" && (!errors.As(err, &e) || e.Kind != p.Error):
+			t.Errorf("%s: %q, error %v; want a %s", p.Template, got, err, p.Error)
+		case p.Error == "" && (err != nil || got != p.Expected):
+			t.Errorf("%s:\n got %q, %v\nwant %q", p.Template, got, err, p.Expected)
+		default:
+			good++
+		}
+	}
+	t.Logf("%d of %d probes", good, len(file.Probes))
+}

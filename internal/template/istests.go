@@ -1,0 +1,63 @@
+package template
+
+import "math/big"
+
+// The tests that follow "is".
+func init() {
+	is := func(name string, f func(r *state, v Value) bool) {
+		define(testTable, name, func(r *state, v Value, _ []Value) Value { return f(r, v) })
+	}
+	is("defined", func(_ *state, v Value) bool { _, ok := v.(*Undefined); return !ok })
+	is("undefined", func(_ *state, v Value) bool { _, ok := v.(*Undefined); return ok })
+	is("none", func(_ *state, v Value) bool { return v == nil })
+	is("boolean", func(_ *state, v Value) bool { _, ok := v.(bool); return ok })
+	is("true", func(_ *state, v Value) bool { return v == true })
+	is("false", func(_ *state, v Value) bool { return v == false })
+	is("integer", func(_ *state, v Value) bool { return typeName(v) == "int" })
+	is("float", func(_ *state, v Value) bool { _, ok := v.(float64); return ok })
+	is("number", func(_ *state, v Value) bool { return isNumber(v) })
+	is("string", func(_ *state, v Value) bool { _, ok := text(v); return ok })
+	is("mapping", func(_ *state, v Value) bool { _, ok := v.(*Dict); return ok })
+	is("sequence", func(_ *state, v Value) bool {
+		_, isView := v.(*view)
+		return isSequence(v) && !isView
+	})
+	is("iterable", func(r *state, v Value) bool { _, ok := r.tryIterate(v); return ok })
+	is("callable", func(_ *state, v Value) bool {
+		switch v.(type) {
+		case *macro, *function, *boundMethod, *joiner, *loop, *Undefined, blockRef:
+			return true
+		}
+		return false
+	})
+	is("escaped", func(_ *state, v Value) bool { _, ok := v.(Markup); return ok })
+	is("lower", func(r *state, v Value) bool { return isCase(r.str(v), false) })
+	is("upper", func(r *state, v Value) bool { return isCase(r.str(v), true) })
+	is("odd", func(r *state, v Value) bool { return r.equal(r.binary("%", v, 2), 1) })
+	is("even", func(r *state, v Value) bool { return r.equal(r.binary("%", v, 2), 0) })
+	is("filter", func(r *state, v Value) bool { return filterTable[r.str(v)] != nil })
+	is("test", func(r *state, v Value) bool { return testTable[r.str(v)] != nil })
+
+	define(testTable, "divisibleby num", func(r *state, v Value, a []Value) Value {
+		return r.equal(r.binary("%", v, a[0]), 0)
+	})
+	define(testTable, "sameas other", func(_ *state, v Value, a []Value) Value { return same(v, a[0]) })
+	define(testTable, "in seq", func(r *state, v Value, a []Value) Value { return r.contains(a[0], v) })
+	for names, op := range map[string]string{"==|eq|equalto": "==", "!=|ne": "!=", ">|gt|greaterthan": ">", ">=|ge": ">=",
+		"<|lt|lessthan": "<", "<=|le": "<="} {
+		define(testTable, names+" other", func(r *state, v Value, a []Value) Value { return r.compareOp(op, v, a[0]) })
+	}
+}
+
+// same reports whether a and b are one object; equal numbers and strings of one type count as one.
+func same(a, b Value) bool {
+	if x, ok := a.(*big.Int); ok {
+		y, ok := b.(*big.Int)
+		return ok && x.Cmp(y) == 0
+	}
+	switch a.(type) {
+	case sliceKey, blockRef:
+		return false
+	}
+	return a == b
+}
