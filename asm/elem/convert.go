@@ -88,7 +88,7 @@ func f16ToF32(h uint16) float32 {
 	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
 	if bits >= 0x7c00<<13 { // infinite or NaN
 		if bits > 0x7c00<<13 {
-			bits |= 0x400 << 13
+			bits |= 0x200 << 13
 		}
 		return math.Float32frombits(sign | 0x7f800000 | bits)
 	}

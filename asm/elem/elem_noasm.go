@@ -1,3 +1,5 @@
+//go:build !amd64 || noasm
+
 package elem
 
 // Built tells that this program holds the assembly of W256 and W512.
