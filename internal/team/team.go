@@ -208,7 +208,7 @@ func (t *Team) lead() {
 }
 
 // Hold pins the calling goroutine to worker 0's CPU until it calls release (in the same goroutine). Between, its Runs need not pin it and
-// let it go again, which takes 5 us each time; without Pin Hold does nothing. Who generates token by token holds.
+// let it go again, which takes 5 us each time. Who generates token by token holds.
 func (t *Team) Hold() (release func()) {
 	runtime.LockOSThread()
 	var old cpuMask
