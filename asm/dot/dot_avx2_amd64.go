@@ -2,5 +2,89 @@
 
 package dot
 
+import "unsafe"
+
 // The sets of kernels with 256-bit registers: AVX2 needs AVX2, FMA and F16C; AVXVNNI also the VEX form of VNNI.
-var AVX2, AVXVNNI Set
+var (
+	AVX2 = Set{
+		Of: [Layouts]Kernels{
+			F32:  kernels256(F32, avx2GemvF32, avx2Small2F32, avx2Small3F32, avx2Gemm1F32, avx2Gemm2F32, avx2Gemm3F32),
+			F16:  kernels256(F16, avx2GemvF16, avx2Small2F16, avx2Small3F16, avx2Gemm1F16, avx2Gemm2F16, avx2Gemm3F16),
+			BF16: kernels256(BF16, avx2GemvBF16, avx2Small2BF16, avx2Small3BF16, avx2Gemm1BF16, avx2Gemm2BF16, avx2Gemm3BF16),
+			Q8_0: kernels256(Q8_0, avx2GemvQ8_0, avx2Small2Q8_0, avx2Small3Q8_0, avx2Gemm1Q8_0, avx2Gemm2Q8_0, avx2Gemm3Q8_0),
+			Q4_0: kernels256(Q4_0, avx2GemvQ4_0, avx2Small2Q4_0, avx2Small3Q4_0, avx2Gemm1Q4_0, avx2Gemm2Q4_0, avx2Gemm3Q4_0).unpacking(avx2UnpackQ4_0, 1088),
+			Q4_1: kernels256(Q4_1, avx2GemvQ4_1, avx2Small2Q4_1, avx2Small3Q4_1, avx2Gemm1Q4_1, avx2Gemm2Q4_1, avx2Gemm3Q4_1).unpacking(avx2UnpackQ4_1, 1152),
+			Q5_0: kernels256(Q5_0, avx2GemvQ5_0, avx2Small2Q5_0, avx2Small3Q5_0, avx2Gemm1Q5_0, avx2Gemm2Q5_0, avx2Gemm3Q5_0).unpacking(avx2UnpackQ5_0, 1088),
+			Q5_1: kernels256(Q5_1, avx2GemvQ5_1, avx2Small2Q5_1, avx2Small3Q5_1, avx2Gemm1Q5_1, avx2Gemm2Q5_1, avx2Gemm3Q5_1).unpacking(avx2UnpackQ5_1, 1152),
+			Q4_K: kernels256(Q4_K, avx2GemvQ4_K, avx2Small2Q4_K, avx2Small3Q4_K, avx2Gemm1Q4_K, avx2Gemm2Q4_K, avx2Gemm3Q4_K).unpacking(avx2UnpackQ4_K, 4416),
+			Q5_K: kernels256(Q5_K, avx2GemvQ5_K, avx2Small2Q5_K, avx2Small3Q5_K, avx2Gemm1Q5_K, avx2Gemm2Q5_K, avx2Gemm3Q5_K).unpacking(avx2UnpackQ5_K, 4416),
+			Q6_K: kernels256(Q6_K, avx2GemvQ6_K, avx2Small2Q6_K, avx2Small3Q6_K, avx2Gemm1Q6_K, avx2Gemm2Q6_K, avx2Gemm3Q6_K).unpacking(avx2UnpackQ6_K, 4416),
+		},
+	}
+	AVXVNNI = Set{
+		Of: [Layouts]Kernels{ // floats: AVX2's
+			Q8_0: kernels256(Q8_0, avxvnniGemvQ8_0, avxvnniSmall2Q8_0, avxvnniSmall3Q8_0, avxvnniGemm1Q8_0, avxvnniGemm2Q8_0, avxvnniGemm3Q8_0),
+			Q4_0: kernels256(Q4_0, avxvnniGemvQ4_0, avxvnniSmall2Q4_0, avxvnniSmall3Q4_0, avxvnniGemm1Q4_0, avxvnniGemm2Q4_0, avxvnniGemm3Q4_0),
+			Q4_1: kernels256(Q4_1, avxvnniGemvQ4_1, avxvnniSmall2Q4_1, avxvnniSmall3Q4_1, avxvnniGemm1Q4_1, avxvnniGemm2Q4_1, avxvnniGemm3Q4_1),
+			Q5_0: kernels256(Q5_0, avxvnniGemvQ5_0, avxvnniSmall2Q5_0, avxvnniSmall3Q5_0, avxvnniGemm1Q8_0, avxvnniGemm2Q8_0, avxvnniGemm3Q8_0).unpacking(avx2UnpackQ5_0, 1088),
+			Q5_1: kernels256(Q5_1, avxvnniGemvQ5_1, avxvnniSmall2Q5_1, avxvnniSmall3Q5_1, avxvnniGemm1Q5_1, avxvnniGemm2Q5_1, avxvnniGemm3Q5_1).unpacking(avx2UnpackQ5_1, 1152),
+			Q4_K: kernels256(Q4_K, avxvnniGemvQ4_K, avxvnniSmall2Q4_K, avxvnniSmall3Q4_K, avxvnniGemm1Q4_K, avxvnniGemm2Q4_K, avxvnniGemm3Q4_K),
+			Q5_K: kernels256(Q5_K, avxvnniGemvQ5_K, avxvnniSmall2Q5_K, avxvnniSmall3Q5_K, avxvnniGemm1Q5_K, avxvnniGemm2Q5_K, avxvnniGemm3Q5_K).unpacking(avx2UnpackQ5_K, 4416),
+			Q6_K: kernels256(Q6_K, avxvnniGemvQ6_K, avxvnniSmall2Q6_K, avxvnniSmall3Q6_K, avxvnniGemm1Q6_K, avxvnniGemm2Q6_K, avxvnniGemm3Q6_K).unpacking(avx2UnpackQ6_K, 4416),
+		},
+	}
+)
+
+// smallRows256 is the most rows that the packed form of integer layouts serves: below about 20 rows the time to unpack a panel
+// exceeds what unpacked bytes save.
+const smallRows256 = 12
+
+func kernels256(l Layout, gemv, small2, small3, gemm1, gemm2, gemm3 func(*Args)) Kernels {
+	k := Kernels{Gemv: gemv, Small: []func(*Args){nil, nil, small2, small3}, Gemm: []func(*Args){nil, gemm1, gemm2, gemm3}, Tile: 1}
+	if l == F32 || l == F16 || l == BF16 {
+		return k
+	}
+	bRow := 4
+	if l == Q4_K || l == Q5_K {
+		bRow = 16
+	}
+	for rows := 4; rows <= smallRows256; rows++ {
+		k.Small = append(k.Small, stacked(k.Small[:4], rows, bRow))
+	}
+	return k
+}
+
+func (k Kernels) unpacking(f func(*Args), groupBytes int) Kernels {
+	k.Unpack, k.UnpackedBytes = f, groupBytes
+	return k
+}
+
+// stacked makes a kernel of many rows from kernels of 2 and 3: panel by panel, so that only the first of them reads memory. bRow is
+// the distance of two rows in B.
+func stacked(small []func(*Args), rows, bRow int) func(*Args) {
+	return func(a *Args) {
+		saved := *a
+		a.Panels = 1
+		for p := range saved.Panels {
+			a.W = unsafe.Add(saved.W, p*saved.WStep)
+			for r := 0; r < rows; {
+				left := (rows - r + 2) / 3 // kernels to come
+				n := (rows - r + left - 1) / left
+				a.X = unsafe.Add(saved.X, r*saved.XStride)
+				a.D, a.SD, a.B = offset(saved.D, 4*r), offset(saved.SD, 4*r), offset(saved.B, bRow*r)
+				a.Y = unsafe.Add(saved.Y, r*saved.YStride+64*p)
+				small[n](a)
+				r += n
+			}
+		}
+		*a = saved
+	}
+}
+
+// offset is p+n for a pointer that may be nil.
+func offset(p unsafe.Pointer, n int) unsafe.Pointer {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Add(p, n)
+}

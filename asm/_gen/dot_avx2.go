@@ -1,0 +1,942 @@
+package main
+
+import "fmt"
+
+// 256-bit kernels of package dot, for tiers avx2 (VPMADDUBSW) and avxvnni (VEX VPDPBUSD). They use Y0..Y15 and VEX encodings
+// only. Lane by lane the integers are exact and the float instructions are those of the 512-bit kernels, in their order, so
+// both give the same bits.
+//
+// One integer kernel serves 1 to 3 activation rows of one panel, a panel being two registers wide: with 2 integer and 2 float
+// accumulators per row, three rows fill the register file. Weights of 4, 5 and 6 bits are taken apart in registers, low and
+// high nibbles in turns, or read from panels that were unpacked before.
+//
+// General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
+// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf; on the
+// stack the panel loop's W, Y and number of panels left.
+
+func init() { families["dot"] = append(families["dot"], dot256) }
+
+func dot256() {
+	for _, vnni := range []bool{false, true} {
+		tier := "avx2"
+		if vnni {
+			tier = "avxvnni"
+		}
+		e := newGen("dot", "dot", "../dot/dot_"+tier, "Args", dotFields)
+		consts256(e)
+		for _, b := range blocks256 {
+			for rows, kind := range []string{1: "Gemv", 2: "Small2", 3: "Small3"} {
+				if rows > 0 {
+					newInt256(e, b, vnni, rows, true).emit(tier + kind)
+				}
+			}
+			// Unpacked panels of 4 bits are 10 % faster without VNNI, with it 3 % less what the unpacking takes: not worth it.
+			// Q5_0 unpacked is like Q8_0 for VNNI.
+			g := b
+			if b.unpackedBytes > 0 && !(vnni && b.top == 15) {
+				g = b.unpacked()
+			}
+			for rows := 1; rows <= 3 && !(vnni && b.name == "Q5_0"); rows++ {
+				newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
+			}
+			if !vnni && b.unpackedBytes > 0 {
+				unpack256(e, b)
+			}
+		}
+		if !vnni {
+			for _, layout := range []string{"F32", "F16", "BF16"} {
+				for rows := 1; rows <= 3; rows++ {
+					float256(e, layout, rows)
+				}
+			}
+		}
+		e.write()
+	}
+}
+
+// consts256 writes the constants: 32 bytes each, named by their repeated hexadecimal pattern.
+func consts256(e *gen) {
+	e.s.WriteString("\n")
+	for _, c := range []struct {
+		name string
+		v    uint64
+	}{
+		{"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030},
+		{"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
+	} {
+		for i := 0; i < 4; i++ {
+			fmt.Fprintf(&e.s, "DATA %s<>+%d(SB)/8, $%#x\n", c.name, 8*i, c.v)
+		}
+		fmt.Fprintf(&e.s, "GLOBL %s<>(SB), RODATA|NOPTR, $32\n", c.name)
+	}
+}
+
+// block256 is an integer layout as the kernels read it. A group holds subs integer sums of vecs vectors (4 K each); the inner
+// loop takes unroll of them per turn (subs: there is no inner loop).
+type block256 struct {
+	name                string
+	bytes               int // of a group
+	subs, vecs, unroll  int
+	top                 int                                // largest weight: 15, 31, 63; 255: +128
+	turn                int                                // bytes of vectors per turn of the inner loop
+	fifth               int                                // Q5_K: place of the fifth bits
+	d, m                int                                // blocks of 32: places of d and m (0: none)
+	scales              int                                // K-quants: place of scales
+	vec                 func(k *int256, j, i, h, w, t int) // weights of vector i of sum j, half h, to register w; t is free
+	unpackedBytes, tail int                                // form after unpacking: its size; bytes of scales
+}
+
+func (b *block256) k() bool { return b.scales != 0 }
+
+var blocks256 = []*block256{
+	{name: "Q8_0", bytes: 1088, subs: 2, vecs: 8, unroll: 2, top: 255, d: 1024, vec: plain256},
+	{name: "Q4_0", bytes: 576, subs: 2, vecs: 8, unroll: 2, top: 15, d: 512, vec: nib32, unpackedBytes: 1088, tail: 64},
+	{name: "Q4_1", bytes: 640, subs: 2, vecs: 8, unroll: 2, top: 15, d: 512, m: 576, vec: nib32, unpackedBytes: 1152, tail: 128},
+	{name: "Q5_0", bytes: 704, subs: 2, vecs: 8, unroll: 2, top: 31, d: 640, vec: five32, unpackedBytes: 1088, tail: 64},
+	{name: "Q5_1", bytes: 768, subs: 2, vecs: 8, unroll: 2, top: 31, d: 640, m: 704, vec: five32, unpackedBytes: 1152, tail: 128},
+	{name: "Q4_K", bytes: 2368, subs: 8, vecs: 8, unroll: 2, top: 15, turn: 512, scales: 2048, vec: nibK, unpackedBytes: 4416, tail: 320},
+	{name: "Q5_K", bytes: 2880, subs: 8, vecs: 8, unroll: 2, top: 31, turn: 512, fifth: 2048, scales: 2560, vec: fiveK, unpackedBytes: 4416, tail: 320},
+	{name: "Q6_K", bytes: 3392, subs: 16, vecs: 4, unroll: 2, top: 63, turn: 384, scales: 3072, vec: six, unpackedBytes: 4416, tail: 320},
+}
+
+// unpacked is the layout after unpacking: one byte per weight, then the scales.
+func (b *block256) unpacked() *block256 {
+	u := *b
+	u.bytes, u.vec, u.fifth = b.unpackedBytes, plain256, 0
+	if b.k() {
+		u.scales, u.turn = 4096, 64*b.vecs*b.unroll
+		return &u
+	}
+	u.d = 1024
+	if b.m != 0 {
+		u.m = 1088
+	}
+	return &u
+}
+
+// The vec functions. h 0 is the first to touch a line and prefetches it.
+
+func plain256(k *int256, j, i, h, w, _ int) {
+	off := 64 * (k.b.vecs*j + i)
+	k.pf("DI", off, h)
+	k.e.p("VMOVDQU %d(DI), Y%d", off+32*h, w)
+}
+
+// nib loads the low or high nibbles of 32 bytes.
+func (k *int256) nib(off, h, w int, high bool) {
+	off += 32 * h
+	switch mask := k.c["c0f"]; {
+	case !high && mask[0] == 'Y':
+		k.e.p("VPAND %d(DI), %s, Y%d", off, mask, w)
+	default:
+		k.e.p("VMOVDQU %d(DI), Y%d", off, w)
+		if high {
+			k.e.p("VPSRLW $4, Y%d, Y%d", w, w)
+		}
+		k.e.p("VPAND %s, Y%d, Y%d", mask, w, w)
+	}
+}
+
+// bits adds to w bits of the 32 bytes at off(base), shifted left (or right, if negative) and masked. first: no bits of them have
+// been used yet.
+func (k *int256) bits(base string, off, h, shift int, first bool, mask string, w, t int) {
+	src := t
+	if k.high != nil {
+		src = k.high[h]
+	}
+	if src == t || first {
+		k.e.p("VMOVDQU %d(%s), Y%d", off+32*h, base, src)
+	}
+	if shift > 0 {
+		k.e.p("VPSLLW $%d, Y%d, Y%d", shift, src, t)
+		src = t
+	} else if shift < 0 {
+		k.e.p("VPSRLW $%d, Y%d, Y%d", -shift, src, t)
+		src = t
+	}
+	k.e.p("VPAND %s, Y%d, Y%d", k.c[mask], src, t)
+	k.e.p("VPOR Y%d, Y%d, Y%d", t, w, w)
+}
+
+func nib32(k *int256, j, i, h, w, _ int) {
+	off := 256*j + 64*(i%4)
+	if i < 4 {
+		k.pf("DI", off, h)
+	}
+	k.nib(off, h, w, i >= 4)
+}
+
+func five32(k *int256, j, i, h, w, t int) {
+	nib32(k, j, i, h, w, t)
+	if i == 0 {
+		k.pf("DI", 512+64*j, h)
+	}
+	k.bits("DI", 512+64*j, h, 4-i, i == 0, "c10", w, t)
+}
+
+func nibK(k *int256, j, i, h, w, _ int) {
+	if j == 0 {
+		k.pf("DI", 64*i, h)
+	}
+	k.nib(64*i, h, w, j == 1)
+}
+
+func fiveK(k *int256, j, i, h, w, t int) {
+	nibK(k, j, i, h, w, t)
+	if i == 0 {
+		k.pf("R13", 64*j, h)
+	}
+	k.bits("R13", 64*j, h, 4-i, i == 0, "c10", w, t)
+}
+
+func six(k *int256, j, i, h, w, t int) {
+	off := 192*j + i/2*64
+	if i%2 == 0 {
+		k.pf("DI", off, h)
+	}
+	if i == 0 {
+		k.pf("DI", 192*j+128, h)
+	}
+	k.nib(off, h, w, i%2 == 1)
+	k.bits("DI", 192*j+128, h, 4-2*i, i == 0, "c30", w, t)
+}
+
+// int256 emits one integer kernel.
+type int256 struct {
+	e     *gen
+	b     *block256
+	vnni  bool
+	rows  int
+	loop  bool              // over Panels panels, with prefetch
+	inMem bool              // float accumulators in Acc, for want of registers (blocks of 32)
+	free  []int             // registers without a role
+	c     map[string]string // constants: a register, or the memory operand
+	high  []int             // registers for a vector of high bits; nil: none left
+	name  string
+}
+
+// Roles of registers: integer sums from Y0, float accumulators (K-quants: sums over the superblock) behind them, weights,
+// temporaries.
+const (
+	w0  = 12
+	w1  = 13
+	tmp = 14
+	t15 = 15 // plain AVX2: a second temporary; VNNI: the mask 0x0f
+)
+
+func (k *int256) sum(r, h int) int { return 2*r + h }
+func (k *int256) flt(r, h int) int { return 2*k.rows + 2*r + h }
+
+// accAt is the place in Acc of an accumulator over K.
+func (k *int256) accAt(r, h int) string { return fmt.Sprintf("%d(R8)", 64*r+32*h) }
+
+func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
+	k := &int256{e: e, b: b, vnni: vnni, rows: rows, loop: loop, c: map[string]string{}}
+	for _, n := range []string{"c0f", "c10", "c30", "c0001"} {
+		k.c[n] = n + "<>(SB)"
+	}
+	k.inMem = rows == 3 && !vnni && b.top == 255 // it needs more sums
+	first := 4 * rows
+	if k.inMem {
+		first = 2 * rows
+	}
+	for r := first; r < w0; r++ {
+		k.free = append(k.free, r)
+	}
+	if vnni {
+		k.free = append(k.free, t15)
+	}
+	return k
+}
+
+// take removes the last free register, for a role.
+func (k *int256) take() int {
+	r := k.free[len(k.free)-1]
+	k.free = k.free[:len(k.free)-1]
+	return r
+}
+
+// keep puts the constants that the kernel needs into free registers, as far as there are any; then it sets two aside for high bits.
+func (k *int256) keep() {
+	var want []string
+	packed := k.b.top < 255 && k.b.bytes != k.b.unpackedBytes
+	if packed || k.b.top == 255 && !k.vnni {
+		want = append(want, "c0f")
+	}
+	switch {
+	case packed && k.b.top == 31:
+		want = append(want, "c10")
+	case packed && k.b.top == 63:
+		want = append(want, "c30")
+	}
+	if !k.vnni {
+		want = append(want, "c0001")
+	}
+	for _, n := range want {
+		if len(k.free) > 0 {
+			r := k.take()
+			k.e.p("VMOVDQU %s<>(SB), Y%d", n, r)
+			k.c[n] = fmt.Sprintf("Y%d", r)
+		}
+	}
+	if packed && (k.b.top == 31 || k.b.top == 63) && len(k.free) > 1 {
+		k.high = []int{k.take(), k.take()}
+	}
+}
+
+func (k *int256) pf(base string, off, h int) {
+	if k.loop && h == 0 {
+		k.e.p("PREFETCHT0 %d(%s)(R11*1)", off, base)
+	}
+}
+
+// row256 is off bytes into row r at base, rows AX bytes apart.
+func row256(base string, r, off int) string {
+	return fmt.Sprintf("%d(%s)%s", off, base, []string{"", "(AX*1)", "(AX*2)"}[r])
+}
+
+// stride loads the row stride f.
+func (k *int256) stride(f string) {
+	if k.rows > 1 {
+		k.e.ld("R13", f, "AX")
+	}
+}
+
+// each calls f for both halves of all rows.
+func (k *int256) each(f func(r, h int)) {
+	for r := 0; r < k.rows; r++ {
+		for h := 0; h < 2; h++ {
+			f(r, h)
+		}
+	}
+}
+
+// emit writes the kernel; its name is prefix and the layout.
+func (k *int256) emit(prefix string) {
+	e, b, loop := k.e, k.b, k.loop
+	name := prefix + b.name
+	k.name = name
+	rows := fmt.Sprintf("%d activation rows", k.rows)
+	if k.rows == 1 {
+		rows = "one activation row"
+	}
+	if loop {
+		e.fnFrame(name, fmt.Sprintf("multiplies %s with Panels panels of %s.", rows, b.name), 24)
+	} else {
+		form := "panel of " + b.name
+		if b.bytes == b.unpackedBytes {
+			form = "unpacked " + form
+		}
+		e.fnFrame(name, fmt.Sprintf("multiplies %s with one %s.", rows, form), 0)
+	}
+	k.keep()
+	e.arg("R13")
+	e.ld("R13", "W", "DI")
+	if loop {
+		for i, f := range []string{"W", "Y", "Panels"} {
+			e.ld("R13", f, "AX")
+			e.p("MOVQ AX, %d(SP)", 8*i)
+		}
+		e.lab(name + "_panel")
+		e.p("MOVQ 0(SP), DI")
+		e.ld("R13", "Pf", "R11")
+	}
+	k.start()
+	e.ld("R13", "X", "SI")
+	k.stride("XStride")
+	e.ld("R13", "D", "DX")
+	if b.m != 0 {
+		e.ld("R13", "SD", "R9")
+	} else {
+		e.ld("R13", "B", "R9")
+	}
+	e.ld("R13", "Mp", "R10")
+	e.ld("R13", "Groups", "CX")
+	e.lab(name + "_group")
+	if b.k() {
+		k.superblock()
+	} else {
+		for j := 0; j < 2; j++ {
+			k.dots(j)
+			k.scale32(j)
+		}
+		for off := b.d; off < b.bytes; off += 64 {
+			k.pf("DI", off, 0)
+		}
+		e.p("ADDQ $%d, DI", b.bytes)
+		e.p("ADDQ $64, SI")
+	}
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	k.finish()
+	if loop {
+		e.p("ADDQ $64, 8(SP)")
+		e.ld("R13", "WStep", "BX")
+		e.p("ADDQ BX, 0(SP)")
+		e.p("DECQ 16(SP)")
+		e.p("JNZ %s_panel", name)
+	}
+	e.ret()
+}
+
+// y points R12 to the outputs of row 0 and AX to their stride.
+func (k *int256) y() {
+	if k.loop {
+		k.e.p("MOVQ 8(SP), R12")
+	} else {
+		k.e.ld("R13", "Y", "R12")
+	}
+	k.stride("YStride")
+}
+
+// start sets the accumulators over K to zero or to Y: K-quants' are used once per superblock and lie in Acc.
+func (k *int256) start() {
+	e := k.e
+	acc, mem := k.flt, k.b.k() || k.inMem
+	if mem {
+		acc = k.sum
+		e.ld("R13", "Acc", "R8")
+	}
+	k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", acc(r, h), acc(r, h), acc(r, h)) })
+	e.ld("R13", "Cont", "AX")
+	e.p("TESTQ AX, AX")
+	e.p("JEQ %s_zero", k.name)
+	k.y()
+	k.each(func(r, h int) { e.p("VMOVUPS %s, Y%d", row256("R12", r, 32*h), acc(r, h)) })
+	e.lab(k.name + "_zero")
+	if mem {
+		k.each(func(r, h int) { e.p("VMOVUPS Y%d, %s", acc(r, h), k.accAt(r, h)) })
+	}
+}
+
+func (k *int256) finish() {
+	e := k.e
+	if k.b.fifth != 0 {
+		e.arg("R13")
+	}
+	k.y()
+	k.each(func(r, h int) {
+		f := tmp
+		if k.b.k() || k.inMem {
+			e.p("VMOVUPS %s, Y%d", k.accAt(r, h), f)
+		} else {
+			f = k.flt(r, h)
+		}
+		e.p("VMOVUPS Y%d, %s", f, row256("R12", r, 32*h))
+	})
+}
+
+// hasOffset: the sums start at an offset from B.
+func (k *int256) hasOffset() bool { return k.b.m == 0 && (!k.b.k() || k.b.top == 63) }
+
+// dots leaves integer sum j (of the turn) in the sum registers.
+func (k *int256) dots(j int) {
+	e, b := k.e, k.b
+	x := func(r, i, reg int) { e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*(b.vecs*j+i)), reg) }
+	madd := func(x, w, d int) { e.p("VPMADDUBSW Y%d, Y%d, Y%d", x, w, d) }
+	ones := func(s, d int) { e.p("VPMADDWD %s, Y%d, Y%d", k.c["c0001"], s, d) }
+	// words adds the products of x with weights w to the word sums s; first: sets them.
+	words := func(first bool, x, w, s, t int) {
+		if first {
+			madd(x, w, s)
+			return
+		}
+		madd(x, w, t)
+		e.p("VPADDW Y%d, Y%d, Y%d", t, s, s)
+	}
+	switch {
+	case k.vnni:
+		k.vnniDots(j, x)
+		return
+	case b.top == 15: // 8 * 2*15*127 < 2^15: a block's words can be added as words
+		for i := 0; i < b.vecs; i++ {
+			b.vec(k, j, i, 0, w0, tmp)
+			b.vec(k, j, i, 1, w1, tmp)
+			for r := 0; r < k.rows; r++ {
+				x(r, i, tmp)
+				words(i == 0, tmp, w0, k.sum(r, 0), t15)
+				words(i == 0, tmp, w1, k.sum(r, 1), tmp)
+			}
+		}
+		k.each(func(r, h int) { ones(k.sum(r, h), k.sum(r, h)) })
+	case b.top <= 63: // 2 * 2*63*127 < 2^15: two words can be added
+		for i := 0; i < b.vecs; i += 2 {
+			for h := 0; h < 2; h++ {
+				b.vec(k, j, i, h, w0, tmp)
+				b.vec(k, j, i+1, h, w1, tmp)
+				for r := 0; r < k.rows; r++ {
+					x(r, i, tmp)
+					x(r, i+1, t15)
+					madd(tmp, w0, tmp)
+					madd(t15, w1, t15)
+					e.p("VPADDW Y%d, Y%d, Y%d", t15, tmp, tmp)
+					if s := k.sum(r, h); i == 0 {
+						ones(tmp, s)
+					} else {
+						ones(tmp, tmp)
+						e.p("VPADDD Y%d, Y%d, Y%d", tmp, s, s)
+					}
+				}
+			}
+		}
+	default: // unsigned 8 bits would saturate: low and high nibbles apart, each as 4-bit weights
+		high := k.free[:k.rows]
+		for h := 0; h < 2; h++ {
+			for i := 0; i < b.vecs; i++ {
+				k.pf("DI", 64*(8*j+i), h)
+				e.p("VMOVDQU %d(DI), Y%d", 64*(8*j+i)+32*h, w0)
+				e.p("VPSRLW $4, Y%d, Y%d", w0, w1)
+				e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], w0, w0)
+				e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], w1, w1)
+				for r := 0; r < k.rows; r++ {
+					x(r, i, tmp)
+					words(i == 0, tmp, w0, k.sum(r, h), t15)
+					words(i == 0, tmp, w1, high[r], tmp)
+				}
+			}
+			for r := 0; r < k.rows; r++ {
+				ones(k.sum(r, h), k.sum(r, h))
+				ones(high[r], tmp)
+				e.p("VPSLLD $4, Y%d, Y%d", tmp, tmp)
+				e.p("VPADDD Y%d, Y%d, Y%d", tmp, k.sum(r, h), k.sum(r, h))
+			}
+		}
+	}
+	if k.hasOffset() {
+		for r := 0; r < k.rows; r++ {
+			e.p("VPBROADCASTD %d(R9), Y%d", 4*r, tmp)
+			for h := 0; h < 2; h++ {
+				e.p("VPADDD Y%d, Y%d, Y%d", tmp, k.sum(r, h), k.sum(r, h))
+			}
+		}
+	}
+}
+
+// vnniDots is dots with VPDPBUSD. One and two rows take several sets of sums in turn, lest its latency shows.
+func (k *int256) vnniDots(j int, x func(r, i, reg int)) {
+	e, b := k.e, k.b
+	ways := min(1+len(k.free)/(2*k.rows), 4)
+	sum := func(way, r, h int) int {
+		if way == 0 {
+			return k.sum(r, h)
+		}
+		return k.free[2*k.rows*(way-1)+2*r+h]
+	}
+	for way := 0; way < ways; way++ {
+		k.each(func(r, h int) {
+			if s := sum(way, r, h); way == 0 && k.hasOffset() {
+				e.p("VPBROADCASTD %d(R9), Y%d", 4*r, s)
+			} else {
+				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
+			}
+		})
+	}
+	for i := 0; i < b.vecs; i++ {
+		b.vec(k, j, i, 0, w0, tmp)
+		b.vec(k, j, i, 1, w1, tmp)
+		for r := 0; r < k.rows; r++ {
+			x(r, i, tmp)
+			e.vnniVex(tmp, w0, sum(i%ways, r, 0))
+			e.vnniVex(tmp, w1, sum(i%ways, r, 1))
+		}
+	}
+	for n := ways; n > 1; n = (n + 1) / 2 {
+		for way := (n + 1) / 2; way < n; way++ {
+			k.each(func(r, h int) {
+				s := sum(way-(n+1)/2, r, h)
+				e.p("VPADDD Y%d, Y%d, Y%d", sum(way, r, h), s, s)
+			})
+		}
+	}
+}
+
+// scale32: acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc).
+func (k *int256) scale32(j int) {
+	e, b := k.e, k.b
+	for h := 0; h < 2; h++ {
+		e.p("VCVTPH2PS %d(DI), Y%d", b.d+32*j+16*h, w0)
+		if b.m != 0 {
+			e.p("VCVTPH2PS %d(DI), Y%d", b.m+32*j+16*h, w1)
+		}
+		for r := 0; r < k.rows; r++ {
+			s := k.sum(r, h)
+			e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
+			e.p("VMULPS Y%d, Y%d, Y%d", tmp, w0, tmp)
+			e.p("VCVTDQ2PS Y%d, Y%d", s, s)
+			acc := s
+			if k.inMem {
+				e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), tmp, s)
+			} else {
+				acc = k.flt(r, h)
+				e.p("VFMADD231PS Y%d, Y%d, Y%d", tmp, s, acc)
+			}
+			if b.m != 0 {
+				e.p("VBROADCASTSS %d(R9), Y%d", 4*r, tmp)
+				e.p("VFMADD231PS Y%d, Y%d, Y%d", tmp, w1, acc)
+			}
+			if k.inMem {
+				e.p("VMOVUPS Y%d, %s", acc, k.accAt(r, h))
+			}
+		}
+	}
+	e.p("ADDQ R10, DX")
+	if b.m != 0 || k.hasOffset() {
+		e.p("ADDQ R10, R9")
+	}
+}
+
+// superblock: sub = fma(float(sc_j), float(isum_j), sub) for each j; acc = fma(sub, d*dx, acc); with minima
+// acc = fnma(float(sum of m_j*s_j), dmin*dx, acc).
+func (k *int256) superblock() {
+	e, b := k.e, k.b
+	k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.flt(r, h), k.flt(r, h), k.flt(r, h)) })
+	e.p("LEAQ %d(DI), BX", b.scales)
+	if b.fifth != 0 {
+		e.p("LEAQ %d(DI), R13", b.fifth)
+	}
+	e.p("MOVL $%d, R12", b.subs/b.unroll)
+	e.lab(k.name + "_sub")
+	for j := 0; j < b.unroll; j++ {
+		k.dots(j)
+		k.scaleSub(j)
+	}
+	if b.fifth != 0 {
+		e.p("ADDQ $128, R13")
+	}
+	e.p("ADDQ $%d, BX", 16*b.unroll)
+	e.p("ADDQ $%d, DI", b.turn)
+	e.p("ADDQ $%d, SI", 4*b.vecs*b.unroll)
+	e.p("DECQ R12")
+	e.p("JNZ %s_sub", k.name)
+	// BX is behind the scales now: at the minima, or Q6_K's d.
+	for off := b.scales; off < b.bytes; off += 64 {
+		k.pf("BX", off-b.scales-16*b.subs, 0)
+	}
+	k.scaleAll()
+	e.p("ADDQ $%d, DI", b.bytes-b.subs/b.unroll*b.turn)
+	e.p("ADDQ R10, DX")
+	if b.top != 63 {
+		e.p("LEAQ (R9)(R10*4), R9")
+	}
+}
+
+// scaleSub adds sum j of the turn, times its scale, to the superblock's.
+func (k *int256) scaleSub(j int) {
+	e, ext := k.e, "VPMOVZXBD"
+	if k.b.top == 63 {
+		ext = "VPMOVSXBD"
+		e.p("ADDQ R10, R9")
+	}
+	for h := 0; h < 2; h++ {
+		e.p("%s %d(BX), Y%d", ext, 16*j+8*h, w0)
+		e.p("VCVTDQ2PS Y%d, Y%d", w0, w0)
+		for r := 0; r < k.rows; r++ {
+			s := k.sum(r, h)
+			e.p("VCVTDQ2PS Y%d, Y%d", s, s)
+			e.p("VFMADD231PS Y%d, Y%d, Y%d", w0, s, k.flt(r, h))
+		}
+	}
+}
+
+// scaleAll ends a superblock.
+func (k *int256) scaleAll() {
+	e := k.e
+	minima := k.b.top != 63
+	for h := 0; h < 2; h++ {
+		dOff := 16 * h
+		if minima {
+			dOff += 128
+			for t := 0; t < 4; t++ {
+				e.p("VPMOVZXBW %d(BX), Y%d", 32*t+16*h, w0)
+				for r := 0; r < k.rows; r++ {
+					e.p("VPBROADCASTD %d(R9), Y%d", 16*r+4*t, tmp)
+					if s := k.sum(r, h); t == 0 {
+						e.p("VPMADDWD Y%d, Y%d, Y%d", tmp, w0, s)
+					} else {
+						e.p("VPMADDWD Y%d, Y%d, Y%d", tmp, w0, tmp)
+						e.p("VPADDD Y%d, Y%d, Y%d", tmp, s, s)
+					}
+				}
+			}
+			e.p("VCVTPH2PS %d(BX), Y%d", dOff+32, w1)
+		}
+		e.p("VCVTPH2PS %d(BX), Y%d", dOff, w0)
+		for r := 0; r < k.rows; r++ {
+			s, f := k.sum(r, h), k.flt(r, h)
+			e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
+			e.p("VMULPS Y%d, Y%d, Y%d", tmp, w0, tmp)
+			e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), tmp, f)
+			if minima {
+				e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
+				e.p("VMULPS Y%d, Y%d, Y%d", tmp, w1, tmp)
+				e.p("VCVTDQ2PS Y%d, Y%d", s, s)
+				e.p("VFNMADD231PS Y%d, Y%d, Y%d", tmp, s, f)
+			}
+			e.p("VMOVUPS Y%d, %s", f, k.accAt(r, h))
+		}
+	}
+}
+
+// unpack256 writes the kernel that expands groups to one byte per weight.
+func unpack256(e *gen, b *block256) {
+	name := "avx2Unpack" + b.name
+	e.fnFrame(name, fmt.Sprintf("expands Groups groups of %s at Src to %d bytes each at Dst.", b.name, b.unpackedBytes), 0)
+	k := newInt256(e, b, true, 0, false)
+	k.keep()
+	e.arg("R13")
+	e.ld("R13", "Src", "DI")
+	e.ld("R13", "Dst", "R8")
+	e.ld("R13", "Groups", "CX")
+	e.lab(name + "_group")
+	turns, scales := 1, b.d
+	if b.k() {
+		turns, scales = b.subs/b.unroll, b.scales
+		e.p("LEAQ %d(DI), BX", b.scales)
+		if b.fifth != 0 {
+			e.p("LEAQ %d(DI), R13", b.fifth)
+		}
+		e.p("MOVL $%d, R12", turns)
+		e.lab(name + "_sub")
+	}
+	n := 0
+	for j := 0; j < b.unroll; j++ {
+		for i := 0; i < b.vecs; i++ {
+			for h := 0; h < 2; h++ {
+				b.vec(k, j, i, h, w0, w1)
+				e.p("VMOVDQU Y%d, %d(R8)", w0, n)
+				n += 32
+			}
+		}
+	}
+	e.p("ADDQ $%d, R8", n)
+	if b.k() {
+		if b.fifth != 0 {
+			e.p("ADDQ $128, R13")
+		}
+		e.p("ADDQ $%d, DI", b.turn)
+		e.p("DECQ R12")
+		e.p("JNZ %s_sub", name)
+	}
+	for i := 0; i < b.tail; i += 32 {
+		e.p("VMOVDQU %d(DI), Y%d", scales-(turns*b.turn)+i, w0)
+		e.p("VMOVDQU Y%d, %d(R8)", w0, i)
+	}
+	e.p("ADDQ $%d, DI", b.bytes-turns*b.turn)
+	e.p("ADDQ $%d, R8", b.tail)
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	e.ret()
+}
+
+// Two and three rows of a float layout take this many groups of a panel before they change halves. From memory (Small) 8 KiB, the
+// prefetch distance of one stream; a cached panel (Gemm) 32 or 64 KiB.
+var (
+	chunkSmall256 = map[string]int{"F32": 32, "F16": 64, "BF16": 32}
+	chunkGemm256  = map[string]int{"F32": 256, "F16": 256, "BF16": 128}
+)
+
+// float256 writes the kernels of the float layouts for rows activation rows: one row has the eight accumulators of a panel in
+// registers; two and three have those of one half (32 weight rows) at a time, the others wait in Y.
+func float256(e *gen, layout string, rows int) {
+	for _, loop := range []bool{true, false} {
+		kind, what := "Gemm"+fmt.Sprint(rows), "panel"
+		if loop {
+			what = "Panels panels"
+			kind = "Small" + fmt.Sprint(rows)
+			if rows == 1 {
+				kind = "Gemv"
+			}
+		}
+		k := &fl256{e: e, layout: layout, rows: rows, fetch: loop, name: "avx2" + kind + layout, mask: "cffff0000<>(SB)"}
+		frame := 0
+		if loop {
+			frame = 24
+		}
+		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with %s of %s.", rows, what, layout), frame)
+		if layout == "BF16" && rows < 3 {
+			k.mask = "Y14"
+			e.p("VMOVDQU cffff0000<>(SB), Y14")
+		}
+		e.arg("R13")
+		if loop {
+			for i, f := range []string{"W", "Y", "Panels"} {
+				e.ld("R13", f, "AX")
+				e.p("MOVQ AX, %d(SP)", 8*i)
+			}
+		}
+		if rows > 1 {
+			e.ld("R13", "XStride", "AX")
+			e.ld("R13", "YStride", "R10")
+		}
+		if loop {
+			e.lab(k.name + "_panel")
+			e.p("MOVQ 0(SP), DI")
+			e.p("MOVQ 8(SP), R9")
+		} else {
+			e.ld("R13", "W", "DI")
+			e.ld("R13", "Y", "R9")
+		}
+		if loop {
+			e.ld("R13", "Pf", "R11")
+			e.p("ADDQ DI, R11")
+		}
+		e.ld("R13", "X", "SI")
+		e.ld("R13", "Groups", "CX")
+		e.ld("R13", "Cont", "R12")
+		k.panel()
+		if loop {
+			e.p("ADDQ $256, 8(SP)")
+			e.ld("R13", "WStep", "BX")
+			e.p("ADDQ BX, 0(SP)")
+			e.p("DECQ 16(SP)")
+			e.p("JNZ %s_panel", k.name)
+		}
+		e.ret()
+	}
+}
+
+// fl256 emits one float kernel.
+type fl256 struct {
+	e            *gen
+	layout       string
+	rows         int
+	fetch        bool
+	name, mask   string
+	vecs, accs   int // accumulators per row and pass
+	wBytes, pass int // bytes of a group, and of its part in a pass
+}
+
+func (k *fl256) y(r, off int) string {
+	return fmt.Sprintf("%d(R9)%s", off, []string{"", "(R10*1)", "(R10*2)"}[r])
+}
+
+func (k *fl256) panel() {
+	e := k.e
+	k.wBytes = 256
+	if k.layout == "F16" {
+		k.wBytes = 128
+	}
+	k.vecs, k.pass = 8, k.wBytes
+	if k.rows == 1 {
+		for v := 0; v < 8; v++ {
+			e.p("VXORPS Y%d, Y%d, Y%d", v, v, v)
+		}
+		e.p("TESTQ R12, R12")
+		e.p("JEQ %s_zero", k.name)
+		k.accs256("load", 0)
+		e.lab(k.name + "_zero")
+		e.p("MOVQ DI, R8")
+		e.p("MOVQ SI, DX")
+		e.p("MOVQ CX, R12")
+		k.loop(0)
+		k.accs256("store", 0)
+		return
+	}
+	k.vecs, k.pass = 4, k.wBytes/2
+	e.p("TESTQ R12, R12")
+	e.p("JNE %s_chunk", k.name)
+	e.p("VXORPS Y0, Y0, Y0")
+	for r := 0; r < k.rows; r++ {
+		for v := 0; v < 8; v++ {
+			e.p("VMOVUPS Y0, %s", k.y(r, 32*v))
+		}
+	}
+	e.lab(k.name + "_chunk")
+	chunk := chunkGemm256[k.layout]
+	if k.fetch {
+		chunk = chunkSmall256[k.layout]
+	}
+	e.p("MOVQ $%d, BX", chunk)
+	e.p("CMPQ CX, BX")
+	e.p("CMOVQLT CX, BX")
+	for h := 0; h < 2; h++ {
+		e.p("MOVQ DI, R8")
+		e.p("MOVQ SI, DX")
+		e.p("MOVQ BX, R12")
+		k.accs256("load", h)
+		k.loop(h)
+		k.accs256("store", h)
+	}
+	e.p("MOVQ R8, DI")
+	e.p("MOVQ DX, SI")
+	e.p("SUBQ BX, CX")
+	e.p("JNZ %s_chunk", k.name)
+}
+
+func (k *fl256) accs256(what string, h int) {
+	for r := 0; r < k.rows; r++ {
+		for v := 0; v < k.vecs; v++ {
+			if y, a := k.y(r, 128*h+32*v), k.vecs*r+v; what == "load" {
+				k.e.p("VMOVUPS %s, Y%d", y, a)
+			} else {
+				k.e.p("VMOVUPS Y%d, %s", a, y)
+			}
+		}
+	}
+}
+
+// loop runs over R12 groups, weights at R8, activations at DX, for half h of the panel (two and three rows).
+func (k *fl256) loop(h int) {
+	e := k.e
+	x := func(r int) string { return fmt.Sprintf("(DX)%s", []string{"", "(AX*1)", "(AX*2)"}[r]) }
+	xr, w := 12, 15 // three rows fill the register file: 12 accumulators, 3 activations, weights
+	if k.rows == 1 {
+		xr = 8
+	}
+	fma := func(v int) {
+		for r := 0; r < k.rows; r++ {
+			e.p("VFMADD231PS Y%d, Y%d, Y%d", xr+r, w, k.vecs*r+v)
+		}
+	}
+	e.lab(fmt.Sprintf("%s_k%d", k.name, h))
+	if k.fetch { // R11 goes evenly through both halves' bytes, whichever half is at work
+		for off := 0; off < k.pass; off += 64 {
+			e.p("PREFETCHT0 %d(R11)", off)
+		}
+		e.p("ADDQ $%d, R11", k.pass)
+	}
+	step := 4
+	switch k.layout {
+	case "F32", "F16":
+		for r := 0; r < k.rows; r++ {
+			e.p("VBROADCASTSS %s, Y%d", x(r), xr+r)
+		}
+		for v := 0; v < k.vecs; v++ {
+			if k.layout == "F16" {
+				e.p("VCVTPH2PS %d(R8), Y%d", k.pass*h+16*v, w)
+			} else {
+				e.p("VMOVUPS %d(R8), Y%d", k.pass*h+32*v, w)
+			}
+			fma(v)
+		}
+	case "BF16": // the pair's first, then its second element
+		for half := 0; half < 2; half++ {
+			for r := 0; r < k.rows; r++ {
+				e.p("VPBROADCASTD %s, Y%d", x(r), xr+r)
+				if half == 0 {
+					e.p("VPSLLD $16, Y%d, Y%d", xr+r, xr+r)
+				} else {
+					e.p("VPAND %s, Y%d, Y%d", k.mask, xr+r, xr+r)
+				}
+			}
+			for v := 0; v < k.vecs; v++ {
+				off := k.pass*h + 32*v
+				switch {
+				case half == 1 && k.mask[0] == 'Y':
+					e.p("VPAND %d(R8), %s, Y%d", off, k.mask, w)
+				case half == 1:
+					e.p("VMOVDQU %d(R8), Y%d", off, w)
+					e.p("VPAND %s, Y%d, Y%d", k.mask, w, w)
+				default:
+					e.p("VMOVDQU %d(R8), Y%d", off, w)
+					e.p("VPSLLD $16, Y%d, Y%d", w, w)
+				}
+				fma(v)
+			}
+		}
+	}
+	e.p("ADDQ $%d, R8", k.wBytes)
+	e.p("ADDQ $%d, DX", step)
+	e.p("DECQ R12")
+	e.p("JNZ %s_k%d", k.name, h)
+}
