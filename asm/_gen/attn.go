@@ -7,7 +7,7 @@ import "fmt"
 var exp2c = []float32{1, 0.693147188, 0.240226508, 0.0555035711, 0.00961808256, 0.00133908634, 0.00015453163, -125}
 
 var attnFields = map[string]int{"K": 0, "V": 8, "Q": 16, "QStride": 24, "S": 32, "O": 40, "OStride": 48, "D": 56, "NV": 64, "VStride": 72,
-	"J0": 80, "J1": 88, "M": 96, "Pf": 104, "KS": 112, "VS": 120}
+	"J0": 80, "J1": 88, "M": 96, "Pf": 104, "KS": 112, "VS": 120, "VSStride": 128}
 
 // Offsets of a state, in bytes.
 const (
@@ -29,9 +29,9 @@ type kvElem struct {
 	bytes int
 }
 
-var kvElems = []kvElem{{"F32", 4}, {"F16", 2}, {"BF16", 2}}
+var kvElems = []kvElem{{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"Q8", 1}}
 
-// load widens sixteen elements at m to float32.
+// load widens sixteen elements at m to float32; those of Q8 still want their scales.
 func (t kvElem) load(v vec, m mem, r reg) {
 	m.half = 8 * t.bytes
 	switch t.name {
@@ -42,6 +42,9 @@ func (t kvElem) load(v vec, m mem, r reg) {
 	case "BF16":
 		v.o("VPMOVZXWD", m, r)
 		v.o("VPSLLD", "$16", r, r)
+	case "Q8":
+		v.o("VPMOVSXBD", m, r)
+		v.o("VCVTDQ2PS", r, r)
 	}
 }
 
@@ -55,6 +58,7 @@ func (t kvElem) prefetch(v vec, i, first int) {
 func attn(wide bool) {
 	v := vec{newGen("attn", "attn", "../attn/attn_"+map[bool]string{false: "avx2", true: "avx512"}[wide], "Args", attnFields), wide}
 	v.rows64("exp2c", words(exp2c)...)
+	v.rows64("nibble", 15, 8)
 	tiles := 6 // of queries; more would not leave registers
 	if wide {
 		tiles = 8
@@ -66,10 +70,21 @@ func attn(wide bool) {
 			pv(v, t, m)
 		}
 	}
+	for _, t := range []kvElem{{"Q8", 1}, {"Q4", 0}} {
+		decodeK(v, t)
+		decodeV(v, t)
+	}
 	fmt.Fprintf(&v.g, "\nfunc init() {\n")
 	w := b2i(wide)
-	for i, t := range kvElems {
+	for i, t := range append(kvElems, kvElem{"Q4", 0}) {
 		fmt.Fprintf(&v.g, "\tbuilt[%d][%d] = Kernels{\n\t\tSoftmax: softmax%s,\n", w, i, v.suffix())
+		if t.bytes < 2 {
+			fmt.Fprintf(&v.g, "\t\tDecodeK: decodeK%s%s,\n\t\tDecodeV: decodeV%s%s,\n", t.name, v.suffix(), t.name, v.suffix())
+		}
+		if t.bytes == 0 {
+			fmt.Fprintf(&v.g, "\t}\n")
+			continue
+		}
 		for _, k := range []string{"Scores", "PV"} {
 			fmt.Fprintf(&v.g, "\t\t%s: [MaxTile + 1]func(*Args){", k)
 			for m := 1; m <= tiles; m++ {
@@ -132,11 +147,23 @@ func scores(v vec, t kvElem, m int) {
 			v.zero(reg(i))
 		}
 		l := fmt.Sprintf("%s_d%d", name, pass)
+		if t.name == "Q8" { // runs of 32 elements have a scale per key
+			v.ld("R13", "KS", "R12")
+			v.p("MOVQ CX, DX")
+			v.lab(l + "_block")
+			v.p("MOVL $32, CX")
+			v.p("CMPQ DX, CX")
+			v.p("CMOVQLT DX, CX")
+			v.p("SUBQ CX, DX")
+		}
 		v.p("PCALIGN $32")
 		v.lab(l)
 		for i := range nv {
 			t.prefetch(v, i, first)
 			t.load(v, mem{16 * t.bytes * i, "(AX)", 1}, key(i))
+			if t.name == "Q8" {
+				v.o("VMULPS", f32(64*(nv*pass+i), "R12"), key(i), key(i))
+			}
 		}
 		for g := range m {
 			v.p("VBROADCASTSS %s, %s", q(g), v.name(bc, 0))
@@ -154,6 +181,11 @@ func scores(v vec, t kvElem, m int) {
 		}
 		v.p("DECQ CX")
 		v.p("JNZ %s", l)
+		if t.name == "Q8" {
+			v.p("ADDQ $256, R12")
+			v.p("TESTQ DX, DX")
+			v.p("JNZ %s_block", l)
+		}
 		for g := range m {
 			for i := range nv {
 				v.o("VMOVUPS", acc(g, i), f32(256*g+64*(nv*pass+i), "R11"))
@@ -172,7 +204,7 @@ func pv(v vec, t kvElem, m int) {
 	if v.wide {
 		per, regs = 1, 32
 	}
-	byVector := func(n int) bool { return per*m*n+m+per <= regs }
+	byVector := func(n int) bool { return per*m*n+m+per+1 <= regs } // and a register for the scale of Q8
 	fits := func(n int) bool { return byVector(n) || per*(m*n+n)+1 <= regs }
 	v.fn(name, fmt.Sprintf("is PV of %d queries.", m))
 	v.c("DI V at J0, R8 VStride, BX from V to Pf, SI keys, R11 weights at J0, R9 outputs, R10 OStride, DX vectors left; AX V, CX keys left")
@@ -186,7 +218,6 @@ func pv(v vec, t kvElem, m int) {
 	v.p("LEAQ (R11)(AX*4), R11")
 	v.p("IMULQ R8, AX")
 	v.p("ADDQ AX, DI")
-	v.p("MOVQ R9, R13") // alphas
 	for n := 8; n > 0; n /= 2 {
 		if !fits(n) {
 			continue
@@ -198,7 +229,8 @@ func pv(v vec, t kvElem, m int) {
 		acc := func(g, i int) reg { return reg(g*n + i) }
 		first := per * m * n // the first single register that is free
 		v.p("MOVQ R9, R12")
-		v.p("MOVQ R13, AX")
+		v.arg("R13")
+		v.ld("R13", "O", "AX") // alphas
 		for g := range m {
 			v.p("VBROADCASTSS %d(AX), %s", stAlpha, v.name(one(first), 0))
 			for i := range n {
@@ -209,14 +241,30 @@ func pv(v vec, t kvElem, m int) {
 				v.p("ADDQ R10, AX")
 			}
 		}
+		if t.name == "Q8" { // R14 scales of the run's first blocks, R13 VSStride
+			v.ld("R13", "NV", "AX")
+			v.p("SUBQ DX, AX")
+			v.p("SHRQ $1, AX")
+			v.p("SHLQ $2, AX")
+			v.ld("R13", "VS", "R14")
+			v.p("ADDQ AX, R14")
+			v.ld("R13", "J0", "AX")
+			v.ld("R13", "VSStride", "R13")
+			v.p("IMULQ R13, AX")
+			v.p("ADDQ AX, R14")
+		}
 		v.p("MOVQ DI, AX")
 		v.p("MOVQ R11, R12")
 		v.p("MOVQ SI, CX")
 		v.p("PCALIGN $32")
 		v.lab(l + "_j")
-		fetch := func(i int, r reg) {
+		fetch := func(i int, r reg, scale one) {
 			t.prefetch(v, i, 0)
 			t.load(v, mem{16 * t.bytes * i, "(AX)", 1}, r)
+			if t.name == "Q8" {
+				v.p("VBROADCASTSS %d(R14), %s", 4*(i/2), v.name(scale, 0))
+				v.o("VMULPS", scale, r, r)
+			}
 		}
 		weight := func(g int, r one) { v.p("VBROADCASTSS %d(R12), %s", 256*g, v.name(r, 0)) }
 		if byVector(n) {
@@ -226,22 +274,25 @@ func pv(v vec, t kvElem, m int) {
 				weight(g, w+one(g))
 			}
 			for i := range n {
-				fetch(i, x)
+				fetch(i, x, w+one(m))
 				for g := range m {
 					v.o("VFMADD231PS", w+one(g), x, acc(g, i))
 				}
 			}
 		} else {
-			for i := range n {
-				fetch(i, reg(m*n+i))
-			}
 			w := one(first + per*n)
+			for i := range n {
+				fetch(i, reg(m*n+i), w)
+			}
 			for g := range m {
 				weight(g, w)
 				for i := range n {
 					v.o("VFMADD231PS", w, reg(m*n+i), acc(g, i))
 				}
 			}
+		}
+		if t.name == "Q8" {
+			v.p("ADDQ R13, R14")
 		}
 		v.p("ADDQ R8, AX")
 		v.p("ADDQ $4, R12")
@@ -347,4 +398,88 @@ func softmax(v vec) {
 	v.p("DECQ CX")
 	v.p("JNZ %s_q", name)
 	v.ret()
+}
+
+// decodeK: all keys of a block, 32 elements after another; t.bytes is 1 for Q8, 0 for Q4.
+func decodeK(v vec, t kvElem) {
+	name := "decodeK" + t.name + v.suffix()
+	v.fn(name, "is DecodeK.")
+	v.c("SI K, BX from there to Pf, R8 scales, DI O, DX elements left, CX rounds left")
+	v.arg("R13")
+	for _, f := range [][2]string{{"K", "SI"}, {"Pf", "BX"}, {"KS", "R8"}, {"O", "DI"}, {"D", "DX"}} {
+		v.ld("R13", f[0], f[1])
+	}
+	v.p("SUBQ SI, BX")
+	v.lab(name + "_block")
+	if t.bytes == 1 {
+		v.p("MOVL $32, CX")
+		v.p("CMPQ DX, CX")
+		v.p("CMOVQLT DX, CX")
+	} else {
+		v.p("MOVL $16, CX")
+	}
+	v.lab(name + "_d")
+	v.p("PREFETCHT0 (SI)(BX*1)")
+	for i := range 4 {
+		v.decode(t, i, mem{16 * i, "(SI)", 8}, f32(64*i, "R8"), 64*i, 16*256+64*i)
+	}
+	v.p("ADDQ $64, SI")
+	v.p("ADDQ $256, DI")
+	v.p("DECQ CX")
+	v.p("JNZ %s_d", name)
+	if t.bytes == 0 {
+		v.p("ADDQ $%d, DI", 16*256)
+	}
+	v.p("ADDQ $256, R8")
+	v.p("SUBQ $32, DX")
+	v.p("JGT %s_block", name)
+	v.ret()
+}
+
+// decodeV: NV blocks of 32 elements.
+func decodeV(v vec, t kvElem) {
+	name := "decodeV" + t.name + v.suffix()
+	v.fn(name, "is DecodeV.")
+	v.c("SI V, BX from there to Pf, R8 scales, DI O, CX blocks left")
+	v.arg("R13")
+	for _, f := range [][2]string{{"V", "SI"}, {"Pf", "BX"}, {"VS", "R8"}, {"O", "DI"}, {"NV", "CX"}} {
+		v.ld("R13", f[0], f[1])
+	}
+	v.p("SUBQ SI, BX")
+	v.lab(name + "_b")
+	v.p("PREFETCHT0 (SI)(BX*1)")
+	scale := one(14)
+	v.p("VBROADCASTSS (R8), %s", v.name(scale, 0))
+	v.decode(t, 0, mem{0, "(SI)", 8}, scale, 0, 64)
+	if t.bytes == 1 {
+		v.decode(t, 1, mem{16, "(SI)", 8}, scale, 64, 0)
+	}
+	v.p("ADDQ $%d, SI", 16+16*t.bytes)
+	v.p("ADDQ $4, R8")
+	v.p("ADDQ $128, DI")
+	v.p("DECQ CX")
+	v.p("JNZ %s_b", name)
+	v.ret()
+}
+
+// decode turns sixteen bytes at m into elements at lo(DI), and where they are nibbles the high ones at hi(DI); i alternates vectors.
+func (v vec) decode(t kvElem, i int, m mem, scale any, lo, hi int) {
+	x := reg(i % 2)
+	if t.bytes == 1 {
+		t.load(v, m, x)
+		v.o("VMULPS", scale, x, x)
+		v.o("VMOVUPS", x, f32(lo, "DI"))
+		return
+	}
+	h := x + 2
+	v.o("VPMOVZXBD", m, x)
+	v.o("VPSRLD", "$4", x, h)
+	v.and(row("nibble", 0), x, x)
+	for _, r := range []reg{x, h} {
+		v.o("VPSUBD", row("nibble", 1), r, r)
+		v.o("VCVTDQ2PS", r, r)
+		v.o("VMULPS", scale, r, r)
+	}
+	v.o("VMOVUPS", x, f32(lo, "DI"))
+	v.o("VMOVUPS", h, f32(hi, "DI"))
 }

@@ -45,7 +45,9 @@ type Args struct {
 	J0, J1  int            // PV: keys [J0, J1)
 	M       int            // queries; Scores and PV kernels in assembly are made for one M
 	Pf      unsafe.Pointer // bytes to prefetch while Scores reads K or PV reads V, as many as these
-	KS, VS  unsafe.Pointer // decoding kernels: scales
+	// Quantized blocks: scales as float32, KS [D/32][64], VS [64][VSStride/4]; an element is float(q)*scale, rounded.
+	KS, VS   unsafe.Pointer
+	VSStride int
 }
 
 // Type is the type of the elements of K and V.
@@ -55,6 +57,8 @@ const (
 	F32 Type = iota
 	F16
 	BF16
+	Q8 // int8
+	Q4 // nibbles; has no Scores and PV
 	numTypes
 )
 
@@ -75,14 +79,15 @@ const MaxTile = 8
 type Kernels struct {
 	Scores, PV [MaxTile + 1]func(*Args)
 	Softmax    func(*Args)
+
+	// Q8 and Q4 decode whole blocks to float32 at O. DecodeK: K [D][64]; Q4: byte 16b+j of a key holds elements 32b+j (low
+	// nibble) and 32b+16+j, and all 32 rows of a block of O are written. DecodeV: V as NV consecutive blocks of 32 elements.
+	DecodeK, DecodeV func(*Args)
 }
 
-// For returns the kernels of a type and a width. Those of Go exist for F32 alone.
+// For returns the kernels of a type and a width. In Go those of F32 serve all types: the caller decodes blocks.
 func For(w Width, t Type) *Kernels {
 	if w == Go {
-		if t != F32 {
-			return nil
-		}
 		return &goKernels
 	}
 	return &built[w-W256][t]

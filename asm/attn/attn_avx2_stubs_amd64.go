@@ -189,6 +189,86 @@ func scoresBF16x6AVX2(a *Args)
 //go:noescape
 func pvBF16x6AVX2(a *Args)
 
+// scoresQ8x1AVX2 is Scores of 1 queries.
+//
+//go:noescape
+func scoresQ8x1AVX2(a *Args)
+
+// pvQ8x1AVX2 is PV of 1 queries.
+//
+//go:noescape
+func pvQ8x1AVX2(a *Args)
+
+// scoresQ8x2AVX2 is Scores of 2 queries.
+//
+//go:noescape
+func scoresQ8x2AVX2(a *Args)
+
+// pvQ8x2AVX2 is PV of 2 queries.
+//
+//go:noescape
+func pvQ8x2AVX2(a *Args)
+
+// scoresQ8x3AVX2 is Scores of 3 queries.
+//
+//go:noescape
+func scoresQ8x3AVX2(a *Args)
+
+// pvQ8x3AVX2 is PV of 3 queries.
+//
+//go:noescape
+func pvQ8x3AVX2(a *Args)
+
+// scoresQ8x4AVX2 is Scores of 4 queries.
+//
+//go:noescape
+func scoresQ8x4AVX2(a *Args)
+
+// pvQ8x4AVX2 is PV of 4 queries.
+//
+//go:noescape
+func pvQ8x4AVX2(a *Args)
+
+// scoresQ8x5AVX2 is Scores of 5 queries.
+//
+//go:noescape
+func scoresQ8x5AVX2(a *Args)
+
+// pvQ8x5AVX2 is PV of 5 queries.
+//
+//go:noescape
+func pvQ8x5AVX2(a *Args)
+
+// scoresQ8x6AVX2 is Scores of 6 queries.
+//
+//go:noescape
+func scoresQ8x6AVX2(a *Args)
+
+// pvQ8x6AVX2 is PV of 6 queries.
+//
+//go:noescape
+func pvQ8x6AVX2(a *Args)
+
+// decodeKQ8AVX2 is DecodeK.
+//
+//go:noescape
+func decodeKQ8AVX2(a *Args)
+
+// decodeVQ8AVX2 is DecodeV.
+//
+//go:noescape
+func decodeVQ8AVX2(a *Args)
+
+// decodeKQ4AVX2 is DecodeK.
+//
+//go:noescape
+func decodeKQ4AVX2(a *Args)
+
+// decodeVQ4AVX2 is DecodeV.
+//
+//go:noescape
+func decodeVQ4AVX2(a *Args)
+
 func init() {
 	built[0][0] = Kernels{
 		Softmax: softmaxAVX2,
@@ -204,5 +284,17 @@ func init() {
 		Softmax: softmaxAVX2,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresBF16x1AVX2, 2: scoresBF16x2AVX2, 3: scoresBF16x3AVX2, 4: scoresBF16x4AVX2, 5: scoresBF16x5AVX2, 6: scoresBF16x6AVX2},
 		PV:      [MaxTile + 1]func(*Args){1: pvBF16x1AVX2, 2: pvBF16x2AVX2, 3: pvBF16x3AVX2, 4: pvBF16x4AVX2, 5: pvBF16x5AVX2, 6: pvBF16x6AVX2},
+	}
+	built[0][3] = Kernels{
+		Softmax: softmaxAVX2,
+		DecodeK: decodeKQ8AVX2,
+		DecodeV: decodeVQ8AVX2,
+		Scores:  [MaxTile + 1]func(*Args){1: scoresQ8x1AVX2, 2: scoresQ8x2AVX2, 3: scoresQ8x3AVX2, 4: scoresQ8x4AVX2, 5: scoresQ8x5AVX2, 6: scoresQ8x6AVX2},
+		PV:      [MaxTile + 1]func(*Args){1: pvQ8x1AVX2, 2: pvQ8x2AVX2, 3: pvQ8x3AVX2, 4: pvQ8x4AVX2, 5: pvQ8x5AVX2, 6: pvQ8x6AVX2},
+	}
+	built[0][4] = Kernels{
+		Softmax: softmaxAVX2,
+		DecodeK: decodeKQ4AVX2,
+		DecodeV: decodeVQ4AVX2,
 	}
 }

@@ -249,6 +249,106 @@ func scoresBF16x8AVX512(a *Args)
 //go:noescape
 func pvBF16x8AVX512(a *Args)
 
+// scoresQ8x1AVX512 is Scores of 1 queries.
+//
+//go:noescape
+func scoresQ8x1AVX512(a *Args)
+
+// pvQ8x1AVX512 is PV of 1 queries.
+//
+//go:noescape
+func pvQ8x1AVX512(a *Args)
+
+// scoresQ8x2AVX512 is Scores of 2 queries.
+//
+//go:noescape
+func scoresQ8x2AVX512(a *Args)
+
+// pvQ8x2AVX512 is PV of 2 queries.
+//
+//go:noescape
+func pvQ8x2AVX512(a *Args)
+
+// scoresQ8x3AVX512 is Scores of 3 queries.
+//
+//go:noescape
+func scoresQ8x3AVX512(a *Args)
+
+// pvQ8x3AVX512 is PV of 3 queries.
+//
+//go:noescape
+func pvQ8x3AVX512(a *Args)
+
+// scoresQ8x4AVX512 is Scores of 4 queries.
+//
+//go:noescape
+func scoresQ8x4AVX512(a *Args)
+
+// pvQ8x4AVX512 is PV of 4 queries.
+//
+//go:noescape
+func pvQ8x4AVX512(a *Args)
+
+// scoresQ8x5AVX512 is Scores of 5 queries.
+//
+//go:noescape
+func scoresQ8x5AVX512(a *Args)
+
+// pvQ8x5AVX512 is PV of 5 queries.
+//
+//go:noescape
+func pvQ8x5AVX512(a *Args)
+
+// scoresQ8x6AVX512 is Scores of 6 queries.
+//
+//go:noescape
+func scoresQ8x6AVX512(a *Args)
+
+// pvQ8x6AVX512 is PV of 6 queries.
+//
+//go:noescape
+func pvQ8x6AVX512(a *Args)
+
+// scoresQ8x7AVX512 is Scores of 7 queries.
+//
+//go:noescape
+func scoresQ8x7AVX512(a *Args)
+
+// pvQ8x7AVX512 is PV of 7 queries.
+//
+//go:noescape
+func pvQ8x7AVX512(a *Args)
+
+// scoresQ8x8AVX512 is Scores of 8 queries.
+//
+//go:noescape
+func scoresQ8x8AVX512(a *Args)
+
+// pvQ8x8AVX512 is PV of 8 queries.
+//
+//go:noescape
+func pvQ8x8AVX512(a *Args)
+
+// decodeKQ8AVX512 is DecodeK.
+//
+//go:noescape
+func decodeKQ8AVX512(a *Args)
+
+// decodeVQ8AVX512 is DecodeV.
+//
+//go:noescape
+func decodeVQ8AVX512(a *Args)
+
+// decodeKQ4AVX512 is DecodeK.
+//
+//go:noescape
+func decodeKQ4AVX512(a *Args)
+
+// decodeVQ4AVX512 is DecodeV.
+//
+//go:noescape
+func decodeVQ4AVX512(a *Args)
+
 func init() {
 	built[1][0] = Kernels{
 		Softmax: softmaxAVX512,
@@ -264,5 +364,17 @@ func init() {
 		Softmax: softmaxAVX512,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresBF16x1AVX512, 2: scoresBF16x2AVX512, 3: scoresBF16x3AVX512, 4: scoresBF16x4AVX512, 5: scoresBF16x5AVX512, 6: scoresBF16x6AVX512, 7: scoresBF16x7AVX512, 8: scoresBF16x8AVX512},
 		PV:      [MaxTile + 1]func(*Args){1: pvBF16x1AVX512, 2: pvBF16x2AVX512, 3: pvBF16x3AVX512, 4: pvBF16x4AVX512, 5: pvBF16x5AVX512, 6: pvBF16x6AVX512, 7: pvBF16x7AVX512, 8: pvBF16x8AVX512},
+	}
+	built[1][3] = Kernels{
+		Softmax: softmaxAVX512,
+		DecodeK: decodeKQ8AVX512,
+		DecodeV: decodeVQ8AVX512,
+		Scores:  [MaxTile + 1]func(*Args){1: scoresQ8x1AVX512, 2: scoresQ8x2AVX512, 3: scoresQ8x3AVX512, 4: scoresQ8x4AVX512, 5: scoresQ8x5AVX512, 6: scoresQ8x6AVX512, 7: scoresQ8x7AVX512, 8: scoresQ8x8AVX512},
+		PV:      [MaxTile + 1]func(*Args){1: pvQ8x1AVX512, 2: pvQ8x2AVX512, 3: pvQ8x3AVX512, 4: pvQ8x4AVX512, 5: pvQ8x5AVX512, 6: pvQ8x6AVX512, 7: pvQ8x7AVX512, 8: pvQ8x8AVX512},
+	}
+	built[1][4] = Kernels{
+		Softmax: softmaxAVX512,
+		DecodeK: decodeKQ4AVX512,
+		DecodeV: decodeVQ4AVX512,
 	}
 }

@@ -41,56 +41,63 @@ func attnFor(t isa.Tier) AttnTable {
 
 // KVFormat says how a block of 64 positions of one KV head is stored, and attends over such blocks. It is read-only.
 //
-// A K block is [D][64] (keys across the lanes), a V block [64][Dv padded to 16]. Q8_0 and Q4_0 have a float16 scale per 32
-// elements of a key or value behind the elements: K [blocks][64], V [64][blocks]. Q4_0 packs elements 32b+j (low nibble) and
-// 32b+16+j into byte 16b+j of a key or value. Quantized blocks mean what ggml's Q8_0 and Q4_0 decode to.
+// A K block is [D][64] (keys across the lanes), a V block [64][Dv padded to 16]. Q8_0 and Q4_0 pad Dv to 32, Q4_0 also D, and
+// have a float16 scale per 32 elements of a key or value behind the elements: K [D/32][64], V [64][Dv/32]. Q4_0 packs elements
+// 32b+j (low nibble) and 32b+16+j into byte 16b+j of a key or value. Quantized elements mean what ggml's Q8_0 and Q4_0 decode to,
+// q*scale rounded to float32; whether kernels decode them while they read or a chunk at a time makes no difference in bits.
 type KVFormat struct {
 	Type  quant.Type
 	D, Dv int
 
-	w      attn.Width
 	ew     elem.Width
-	k      *attn.Kernels
-	decode bool // blocks are decoded to float32 before the kernels see them
-	dvp    int  // Dv padded to 16
-	kn, vn int  // 32-element blocks of a key and a value
-	kb, vb int  // bytes of a block
-	stride int  // bytes of a value in what the kernels read
+	direct *attn.Kernels // read blocks as they are; nil if there are none
+	f32    *attn.Kernels // read blocks decoded to float32
+	size   int           // bytes of an element for direct
+	dvp    int           // Dv padded to 16
+	vw     int           // elements of a stored value
+	kn, vn int           // runs of 32 elements of a key and a value
+	kb, vb int           // bytes of a block
 }
+
+// decodeQueries is the number of queries from which on quantized chunks are decoded once instead of by each tile of queries.
+const decodeQueries = 16
 
 // KV is the format of keys of d and values of dv elements; typ is F32, F16, BF16, Q8_0 or Q4_0.
 func (t *AttnTable) KV(typ quant.Type, d, dv int) (*KVFormat, error) {
 	if d < 1 || dv < 1 || d > 4096 || dv > 4096 {
 		return nil, fmt.Errorf("KV cache: head sizes %d and %d: 1 to 4096 are possible", d, dv)
 	}
-	f := &KVFormat{Type: typ, D: d, Dv: dv, w: t.w, ew: t.ew, dvp: (dv + 15) &^ 15, kn: (d + 31) / 32, vn: (dv + 31) / 32}
-	at, size := attn.F32, 4
+	f := &KVFormat{Type: typ, D: d, Dv: dv, ew: t.ew, dvp: (dv + 15) &^ 15, kn: (d + 31) / 32, vn: (dv + 31) / 32}
+	f.f32, f.vw = attn.For(t.w, attn.F32), f.dvp
+	at := attn.F32
 	switch typ {
 	case quant.F32:
+		f.size = 4
 	case quant.F16:
-		at, size = attn.F16, 2
+		at, f.size = attn.F16, 2
 	case quant.BF16:
-		at, size = attn.BF16, 2
+		at, f.size = attn.BF16, 2
 	case quant.Q8_0:
-		f.decode = true
-		f.kb, f.vb = BlockKeys*(d+2*f.kn), BlockKeys*(f.dvp+2*f.vn)
+		at, f.size = attn.Q8, 1
+		f.vw = 32 * f.vn
+		f.kb, f.vb = BlockKeys*(d+2*f.kn), BlockKeys*34*f.vn
 	case quant.Q4_0:
-		f.decode = true
+		at = attn.Q4
+		f.vw = 32 * f.vn
 		f.kb, f.vb = BlockKeys*18*f.kn, BlockKeys*18*f.vn
 	default:
 		return nil, fmt.Errorf("KV cache of type %v: F32, F16, BF16, Q8_0 and Q4_0 are possible", typ)
 	}
-	if !f.decode {
-		f.kb, f.vb = BlockKeys*d*size, BlockKeys*f.dvp*size
+	if !f.quantized() {
+		f.kb, f.vb = BlockKeys*d*f.size, BlockKeys*f.dvp*f.size
 	}
-	if f.decode || t.w == attn.Go {
-		f.decode = f.decode || at != attn.F32
-		at, size = attn.F32, 4
+	if t.w != attn.Go || typ == quant.F32 {
+		f.direct = attn.For(t.w, at)
 	}
-	f.stride = f.dvp * size
-	f.k = attn.For(t.w, at)
 	return f, nil
 }
+
+func (f *KVFormat) quantized() bool { return f.Type == quant.Q8_0 || f.Type == quant.Q4_0 }
 
 // KBytes and VBytes are the bytes of one block of 64 keys or values, multiples of 64.
 func (f *KVFormat) KBytes() int { return f.kb }
@@ -124,7 +131,10 @@ type AttnScratch struct {
 	s      []float32 // [MaxTile][64] scores, then weights
 	tile   []float32 // [MaxTile] parts
 	acc    []float32 // [queries] merged parts; the sum is folded and in lane 0
-	kd, vd []float32 // decoded blocks of the chunk
+	kd, vd []float32 // decoded blocks of the chunk, [D padded to 32][64] and [64][vw]
+	ks, vs []float32 // scales of the chunk's quantized blocks
+	k      *attn.Kernels
+	stride int // bytes of a value that k reads
 	kp, vp [ChunkBlocks + 1]unsafe.Pointer
 	b0, b1 int // blocks of the chunk that are visible
 	lo, hi [attn.MaxTile]int
@@ -148,10 +158,19 @@ func (s *AttnScratch) fit(f *KVFormat, n int) {
 	grow(&s.s, attn.MaxTile*BlockKeys)
 	grow(&s.tile, attn.MaxTile*f.PartLen())
 	grow(&s.acc, n*f.PartLen())
-	if f.decode {
-		grow(&s.kd, ChunkKeys*f.D)
-		grow(&s.vd, ChunkKeys*f.dvp)
+	if f.quantized() {
+		grow(&s.ks, ChunkKeys*f.kn)
+		grow(&s.vs, ChunkKeys*f.vn)
 	}
+	if f.decodes(n) {
+		grow(&s.kd, ChunkKeys*32*f.kn)
+		grow(&s.vd, ChunkKeys*f.vw)
+	}
+}
+
+// decodes reports whether blocks are decoded for n queries.
+func (f *KVFormat) decodes(n int) bool {
+	return f.direct == nil || f.Type == quant.Q4_0 || f.Type == quant.Q8_0 && n >= decodeQueries
 }
 
 // Attend computes the outputs of all rows.
@@ -170,7 +189,7 @@ func (f *KVFormat) Attend(s *AttnScratch, a *Attend) {
 		for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
 			f.openChunk(s, a, c, q0, n)
 			for i := 0; i < n; {
-				m := f.tileSize(n - i)
+				m := s.tileSize(n - i)
 				f.tile(s, a, c, q0, i, m, s.tile)
 				for j := range m {
 					f.merge(acc[(i+j)*pl:][:pl], s.tile[j*pl:][:pl])
@@ -196,7 +215,7 @@ func (f *KVFormat) AttendChunk(s *AttnScratch, a *Attend, chunk int, part []floa
 		f.scaleQueries(s, a, q0, n)
 		f.openChunk(s, a, chunk, q0, n)
 		for i := 0; i < n; {
-			m := f.tileSize(n - i)
+			m := s.tileSize(n - i)
 			f.tile(s, a, chunk, q0, i, m, part[(q0+i)*pl:])
 			i += m
 		}
@@ -252,40 +271,66 @@ func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
 	}
 }
 
-// openChunk finds the blocks of a chunk that queries [q0, q0+n) see, and decodes them where the kernels need that.
+// openChunk finds the blocks of a chunk that queries [q0, q0+n) see, and decodes them or their scales where the kernels need that.
 func (f *KVFormat) openChunk(s *AttnScratch, a *Attend, chunk, q0, n int) {
+	decode := f.decodes(n)
+	s.k, s.stride = f.direct, f.vw*f.size
+	if decode {
+		s.k, s.stride = f.f32, f.vw*4
+	}
+	s.b0, s.b1 = 0, 0
 	lo, hi := a.visible(q0, n)
 	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
 	if lo >= hi {
-		s.b0, s.b1 = 0, 0
 		return
 	}
 	first := chunk * ChunkBlocks
 	s.b0, s.b1 = lo/BlockKeys-first, (hi+BlockKeys-1)/BlockKeys-first
 	for b := s.b0; b < s.b1; b++ {
-		k, v := a.K[first+b], a.V[first+b]
-		if k == nil || v == nil {
+		if a.K[first+b] == nil || a.V[first+b] == nil {
 			panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", first+b))
 		}
-		if f.decode {
-			kd, vd := s.kd[b*BlockKeys*f.D:][:BlockKeys*f.D], s.vd[b*BlockKeys*f.dvp:][:BlockKeys*f.dvp]
-			f.decodeK(kd, unsafe.Slice((*byte)(k), f.kb))
-			f.decodeV(vd, unsafe.Slice((*byte)(v), f.vb))
-			k, v = unsafe.Pointer(&kd[0]), unsafe.Pointer(&vd[0])
-		}
-		s.kp[b], s.vp[b] = k, v
+		s.kp[b], s.vp[b] = a.K[first+b], a.V[first+b]
 	}
 	// What follows the last block is prefetched: the next chunk's first block if there is one.
 	s.kp[s.b1] = s.kp[s.b0]
-	if next := first + s.b1; !f.decode && next < len(a.K) && a.K[next] != nil {
+	if next := first + s.b1; next < len(a.K) && a.K[next] != nil {
 		s.kp[s.b1] = a.K[next]
 	}
+	if f.quantized() && f.direct != nil {
+		kn, vn := BlockKeys*f.kn, BlockKeys*f.vn
+		for b := s.b0; b < s.b1; b++ {
+			kh := unsafe.Slice((*uint16)(unsafe.Add(s.kp[b], f.kb-2*kn)), kn)
+			vh := unsafe.Slice((*uint16)(unsafe.Add(s.vp[b], f.vb-2*vn)), vn)
+			elem.F16ToF32(f.ew, s.ks[b*kn:][:kn], kh)
+			elem.F16ToF32(f.ew, s.vs[b*vn:][:vn], vh)
+		}
+	}
+	if !decode {
+		return
+	}
+	for b := s.b0; b < s.b1; b++ {
+		kd, vd := s.kd[b*BlockKeys*32*f.kn:], s.vd[b*BlockKeys*f.vw:]
+		if f.direct == nil {
+			f.decodeK(kd, unsafe.Slice((*byte)(s.kp[b]), f.kb))
+			f.decodeV(vd, unsafe.Slice((*byte)(s.vp[b]), f.vb))
+		} else {
+			k := &s.args
+			*k = attn.Args{K: s.kp[b], V: s.vp[b], O: unsafe.Pointer(&kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: s.vp[b],
+				KS: unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), VS: unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])}
+			f.direct.DecodeK(k)
+			k.O, k.Pf = unsafe.Pointer(&vd[0]), s.kp[b+1]
+			f.direct.DecodeV(k)
+		}
+		s.kp[b], s.vp[b] = unsafe.Pointer(&kd[0]), unsafe.Pointer(&vd[0])
+	}
+	s.kp[s.b1] = s.kp[s.b0]
 }
 
 // tileSize is the largest tile of at most n queries that has kernels.
-func (f *KVFormat) tileSize(n int) int {
+func (s *AttnScratch) tileSize(n int) int {
 	for m := min(n, attn.MaxTile); m > 1; m-- {
-		if f.k.Scores[m] != nil {
+		if s.k.Scores[m] != nil {
 			return m
 		}
 	}
@@ -307,7 +352,7 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states [
 	*k = attn.Args{
 		Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
 		O: unsafe.Pointer(&states[0]), OStride: 4 * pl,
-		D: f.D, NV: f.dvp / 16, VStride: f.stride, M: m,
+		D: f.D, NV: f.dvp / 16, VStride: s.stride, M: m, VSStride: 4 * f.vn,
 	}
 	for b := s.b0; b < s.b1; b++ {
 		// The keys that all queries see are [lo, hi), some see [first, last).
@@ -328,15 +373,18 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states [
 			continue
 		}
 		k.K, k.V, k.Pf = s.kp[b], s.vp[b], s.vp[b]
-		f.k.Scores[m](k)
+		if f.quantized() {
+			k.KS, k.VS = unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])
+		}
+		s.k.Scores[m](k)
 		if a.Softcap != 0 {
 			s.capScores(a.Softcap, m)
 		}
 		k.Pf = s.kp[b+1]
 		if lo == 0 && hi == BlockKeys {
-			f.k.Softmax(k)
+			s.k.Softmax(k)
 			k.J0, k.J1 = 0, BlockKeys
-			f.k.PV[m](k)
+			s.k.PV[m](k)
 			continue
 		}
 		// At the edges of visibility each query takes its own keys and no others, in ascending order: before the common ones,
@@ -344,7 +392,7 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states [
 		tile := *k
 		one := func(j, j0, j1 int) {
 			k.J0, k.J1 = j0, j1
-			f.k.PV[1](k)
+			s.k.PV[1](k)
 			states[j*pl+attn.StateAlpha] = 1
 		}
 		at := func(j int) {
@@ -364,7 +412,7 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states [
 				}
 			}
 			at(j)
-			f.k.Softmax(k)
+			s.k.Softmax(k)
 			if lo >= hi {
 				one(j, l, h)
 			} else if l < lo {
@@ -374,7 +422,7 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states [
 		if lo < hi {
 			*k = tile
 			k.J0, k.J1 = lo, hi
-			f.k.PV[m](k)
+			s.k.PV[m](k)
 			for j := range m {
 				if h := s.hi[j]; h > hi {
 					states[j*pl+attn.StateAlpha] = 1

@@ -53,7 +53,7 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			}
 			binary.LittleEndian.PutUint16(kb[BlockKeys*f.D+2*(BlockKeys*b+i):], h)
 		}
-		row := vb[f.dvp*i:][:f.dvp]
+		row := vb[f.vw*i:][:f.vw]
 		clear(row[f.Dv:])
 		for b := range f.vn {
 			n := min(f.Dv-32*b, 32)
@@ -61,7 +61,7 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			for j, x := range q[:n] {
 				row[32*b+j] = byte(x)
 			}
-			binary.LittleEndian.PutUint16(vb[BlockKeys*f.dvp+2*(f.vn*i+b):], h)
+			binary.LittleEndian.PutUint16(vb[BlockKeys*f.vw+2*(f.vn*i+b):], h)
 		}
 	case quant.Q4_0:
 		var q [16]byte
@@ -156,16 +156,16 @@ func (f *KVFormat) keyAt(kb []byte, d, i int) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(kb[4*j:]))
 }
 
-// valueAt is element d of value i of a block, d below Dv padded to 16.
+// valueAt is element d of value i of a block, d below vw.
 func (f *KVFormat) valueAt(vb []byte, d, i int) float32 {
-	j := f.dvp*i + d
+	j := f.vw*i + d
 	switch f.Type {
 	case quant.F16:
 		return quant.F16ToF32(le16(vb, j))
 	case quant.BF16:
 		return quant.BF16ToF32(le16(vb, j))
 	case quant.Q8_0:
-		return float32(int8(vb[j])) * quant.F16ToF32(le16(vb[BlockKeys*f.dvp:], f.vn*i+d/32))
+		return float32(int8(vb[j])) * quant.F16ToF32(le16(vb[BlockKeys*f.vw:], f.vn*i+d/32))
 	case quant.Q4_0:
 		b := vb[16*(f.vn*i+d/32)+d%16] >> (d % 32 / 16 * 4) & 15
 		return float32(int(b)-8) * quant.F16ToF32(le16(vb[BlockKeys*16*f.vn:], f.vn*i+d/32))
@@ -182,11 +182,11 @@ func (f *KVFormat) decodeK(dst []float32, kb []byte) {
 	}
 }
 
-// decodeV decodes a block of values to dst [64][Dv padded to 16].
+// decodeV decodes a block of values to dst [64][vw].
 func (f *KVFormat) decodeV(dst []float32, vb []byte) {
 	for i := range BlockKeys {
-		for d := range f.dvp {
-			dst[f.dvp*i+d] = f.valueAt(vb, d, i)
+		for d := range f.vw {
+			dst[f.vw*i+d] = f.valueAt(vb, d, i)
 		}
 	}
 }
