@@ -312,6 +312,14 @@ func (p *pattern) addClass(id int, sig []byte, sets int) {
 	p.word = append(p.word, has(sets))
 }
 
+// readSpaceAs makes the pattern take a space for r.
+func (p *pattern) readSpaceAs(r rune) {
+	p.ascii[' '] = p.class(r)
+	p.pages = append(p.pages, p.pages[p.page[0]])
+	p.page[0] = uint16(len(p.pages) - 1)
+	p.pages[p.page[0]][' '] = p.ascii[' ']
+}
+
 func (p *pattern) class(r rune) uint8 { return p.pages[p.page[r>>8]][r&255] }
 
 // state is the set of instructions, in each plane, from which a match can be reached: bit plane*len(prog)+i.

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -226,6 +227,18 @@ func nullable(n *node) bool {
 	return true
 }
 
+// quotePattern is the expression that matches s alone.
+func quotePattern(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r < utf8.RuneSelf && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
 func (p *patternParser) set(s runeSet) *node {
 	if p.fold {
 		s = s.fold()
@@ -400,16 +413,16 @@ func (p *patternParser) property() (runeSet, error) {
 // hex reads {digits} or exactly n hexadecimal digits.
 func (p *patternParser) hex(n int) (rune, error) {
 	digits := p.src[p.pos:min(p.pos+n, len(p.src))]
-	skip := len(digits)
+	skip, short := len(digits), len(digits) < n
 	if len(digits) > 0 && digits[0] == '{' {
 		end := p.pos
 		for end < len(p.src) && p.src[end] != '}' {
 			end++
 		}
-		digits, skip = p.src[p.pos+1:end], end+1-p.pos
+		digits, skip, short = p.src[p.pos+1:end], end+1-p.pos, end == len(p.src)
 	}
 	v, err := strconv.ParseUint(digits, 16, 32)
-	if err != nil || v > unicode.MaxRune || p.pos+skip > len(p.src) {
+	if err != nil || short || v > unicode.MaxRune {
 		return 0, p.errorf("bad hexadecimal escape")
 	}
 	p.pos += skip

@@ -1,0 +1,298 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"unicode/utf8"
+)
+
+// Merging: a word is a list of symbols, of which the best pair of neighbours is joined until none is left. What may be joined,
+// and which is best, comes from a list of merges (pairs of ids; byte-level BPE, Gemma 4, and SentencePiece as
+// tokenizer.json writes it) or from the tokens themselves (any pair whose joined text is a token, best score first:
+// SentencePiece, or lowest rank first: tekken). Equal pairs join from the left. A heap of candidates makes it O(n log n).
+
+// mergeTable finds the rank of a pair of ids: a hash table of left<<43 | right<<22 | rank.
+type mergeTable struct {
+	keys  []uint64
+	shift int
+	ids   []int32 // by rank: the joined token
+}
+
+const (
+	noMerge   = ^uint64(0)
+	rankBits  = 22
+	maxMerges = 1<<rankBits - 1
+)
+
+func newMergeTable(n int) mergeTable {
+	size := bits.Len(uint(2*n + 1))
+	t := mergeTable{keys: make([]uint64, 1<<size), shift: 64 - size, ids: make([]int32, 0, n)}
+	for i := range t.keys {
+		t.keys[i] = noMerge
+	}
+	return t
+}
+
+// add appends the next merge in order of rank; of equal ones the first counts.
+func (t *mergeTable) add(left, right, joined int32) {
+	pair := uint64(left)<<21 | uint64(right)
+	i := pair * 0x9E3779B97F4A7C15 >> t.shift
+	for t.keys[i] != noMerge {
+		if t.keys[i]>>rankBits == pair {
+			return
+		}
+		i = (i + 1) & uint64(len(t.keys)-1)
+	}
+	t.keys[i] = pair<<rankBits | uint64(len(t.ids))
+	t.ids = append(t.ids, joined)
+}
+
+// find is the rank of the merge of left and right.
+func (t *mergeTable) find(left, right int32) (rank uint32, ok bool) {
+	if left < 0 || right < 0 {
+		return 0, false
+	}
+	pair := uint64(left)<<21 | uint64(right)
+	for i := pair * 0x9E3779B97F4A7C15 >> t.shift; t.keys[i] != noMerge; i = (i + 1) & uint64(len(t.keys)-1) {
+		if t.keys[i]>>rankBits == pair {
+			return uint32(t.keys[i] & maxMerges), true
+		}
+	}
+	return 0, false
+}
+
+// addMerges builds the table from n merges of text as the file writes it. Merges whose parts or result are no tokens cannot
+// take part.
+func (t *Tokenizer) addMerges(n int, merge func(i int) (left, right string)) error {
+	if n > maxMerges {
+		return fmt.Errorf("%d merges, limit is %d", n, maxMerges)
+	}
+	t.merges = newMergeTable(n)
+	v := &t.vocab
+	var buf []byte
+	for i := range n {
+		left, right := merge(i)
+		buf = buf[:0]
+		var cut int
+		if t.form == formBytes {
+			var ok1, ok2 bool
+			buf, ok1 = appendByteDecoded(buf, left)
+			cut = len(buf)
+			if buf, ok2 = appendByteDecoded(buf, right); !ok1 || !ok2 {
+				continue
+			}
+		} else {
+			buf = append(buf, strings.ReplaceAll(left, escapedSpace, " ")...)
+			cut = len(buf)
+			buf = append(buf, strings.ReplaceAll(right, escapedSpace, " ")...)
+		}
+		l, r, joined := v.find(buf[:cut]), v.find(buf[cut:]), v.find(buf)
+		if l >= 0 && r >= 0 && joined >= 0 {
+			t.merges.add(l, r, joined)
+		}
+	}
+	return nil
+}
+
+// splitMerge cuts "left right" at the first space that is not its first byte.
+func splitMerge(s string) (left, right string) {
+	if len(s) > 1 {
+		if i := strings.IndexByte(s[1:], ' '); i >= 0 {
+			return s[:i+1], s[i+2:]
+		}
+	}
+	return s, ""
+}
+
+type symbol struct {
+	pos        int32 // where its text begins
+	id         int32 // -1: no token
+	prev, next int32 // -1: none; prev is -2 in one that was joined to its left neighbour
+}
+
+// candidate is a pair that can be joined: priority<<32 | index of its left symbol, smallest first.
+type candidate struct {
+	key uint64
+	end int32 // where the pair's text ends
+	id  int32 // the joined token
+}
+
+// merger is the working memory of merging one word.
+type merger struct {
+	syms []symbol
+	heap []candidate
+	undo map[[2]int32]int32 // unused tokens that were joined: their span, to where it was joined
+}
+
+// end is where the text of symbol i ends, in a word of n bytes.
+func (m *merger) end(i int32, n int) int32 {
+	if next := m.syms[i].next; next >= 0 {
+		return m.syms[next].pos
+	}
+	return int32(n)
+}
+
+// encodeWord appends the ids of word, a piece that merges do not cross.
+func (t *Tokenizer) encodeWord(dst []int32, m *merger, word string) []int32 {
+	if t.ignoreMerges {
+		if id := t.findString(word); id >= 0 {
+			return append(dst, id)
+		}
+	}
+	m.syms, m.heap = m.syms[:0], m.heap[:0]
+	t.initial(m, word)
+	for i := int32(1); int(i) < len(m.syms); i++ {
+		if c, ok := t.candidate(m, word, i-1, i); ok {
+			m.heap = append(m.heap, c)
+		}
+	}
+	for i := len(m.heap)/2 - 1; i >= 0; i-- {
+		siftDown(m.heap, i)
+	}
+	for len(m.heap) > 0 {
+		c := m.heap[0]
+		last := len(m.heap) - 1
+		m.heap[0] = m.heap[last]
+		m.heap = m.heap[:last]
+		siftDown(m.heap, 0)
+		t.join(m, word, c)
+	}
+	for i := int32(0); i >= 0 && len(m.syms) > 0; i = m.syms[i].next {
+		dst = t.emit(dst, m, word, m.syms[i].pos, m.end(i, len(word)), m.syms[i].id)
+	}
+	clear(m.undo)
+	return dst
+}
+
+// initial makes the symbols of word: bytes or characters.
+func (t *Tokenizer) initial(m *merger, word string) {
+	push := func(pos int, id int32) {
+		n := int32(len(m.syms))
+		m.syms = append(m.syms, symbol{pos: int32(pos), id: id, prev: n - 1, next: n + 1})
+	}
+	for i := 0; i < len(word); {
+		if !t.chars {
+			push(i, t.bytes[word[i]])
+			i++
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(word[i:])
+		id := t.findString(word[i : i+n])
+		if id >= 0 || t.spans {
+			push(i, id)
+		} else {
+			for j := i; j < i+n; j++ {
+				push(j, t.bytes[word[j]])
+			}
+		}
+		i += n
+	}
+	if n := len(m.syms); n > 0 {
+		m.syms[n-1].next = -1
+	}
+}
+
+// candidate is the pair of neighbours l and r, if it can be joined.
+func (t *Tokenizer) candidate(m *merger, word string, l, r int32) (candidate, bool) {
+	end := m.end(r, len(word))
+	if !t.spans {
+		rank, ok := t.merges.find(m.syms[l].id, m.syms[r].id)
+		if !ok {
+			return candidate{}, false
+		}
+		return candidate{uint64(rank)<<32 | uint64(uint32(l)), end, t.merges.ids[rank]}, true
+	}
+	pos := m.syms[l].pos
+	if int(end-pos) > t.max {
+		return candidate{}, false
+	}
+	id := t.findString(word[pos:end])
+	if id < 0 {
+		return candidate{}, false
+	}
+	return candidate{uint64(t.priority[id])<<32 | uint64(uint32(l)), end, id}, true
+}
+
+// join merges the pair c, if both its parts are still there: boundaries between symbols only vanish, so a left part that is
+// not joined to its own left and a right part that ends where it did are the same as when c was made.
+func (t *Tokenizer) join(m *merger, word string, c candidate) {
+	l := int32(uint32(c.key))
+	r := m.syms[l].next
+	if m.syms[l].prev == -2 || r < 0 || m.end(r, len(word)) != c.end {
+		return
+	}
+	if t.unused && t.kind[c.id] == typeUnused {
+		if m.undo == nil {
+			m.undo = map[[2]int32]int32{}
+		}
+		m.undo[[2]int32{m.syms[l].pos, c.end}] = m.syms[r].pos
+	}
+	m.syms[l].id = c.id
+	m.syms[l].next = m.syms[r].next
+	if next := m.syms[r].next; next >= 0 {
+		m.syms[next].prev = l
+	}
+	m.syms[r].prev = -2
+	for _, left := range [2]int32{m.syms[l].prev, l} {
+		if left < 0 || m.syms[left].next < 0 {
+			continue
+		}
+		if n, ok := t.candidate(m, word, left, m.syms[left].next); ok {
+			m.heap = append(m.heap, n)
+			siftUp(m.heap)
+		}
+	}
+}
+
+// emit appends the token of word[pos:end]; what is no token becomes bytes, or else the unknown token. An unused token is taken
+// apart again, as sentencepiece's bpe_model.cc does.
+func (t *Tokenizer) emit(dst []int32, m *merger, word string, pos, end, id int32) []int32 {
+	if id >= 0 {
+		if t.unused && t.kind[id] == typeUnused {
+			if mid, ok := m.undo[[2]int32{pos, end}]; ok {
+				dst = t.emit(dst, m, word, pos, mid, t.findString(word[pos:mid]))
+				return t.emit(dst, m, word, mid, end, t.findString(word[mid:end]))
+			}
+		}
+		return append(dst, id)
+	}
+	n := len(dst)
+	for _, b := range []byte(word[pos:end]) {
+		if t.bytes[b] >= 0 {
+			dst = append(dst, t.bytes[b])
+		}
+	}
+	if len(dst) == n && t.unknown >= 0 && (n == 0 || dst[n-1] != t.unknown || !t.fuseUnknown) {
+		dst = append(dst, t.unknown)
+	}
+	return dst
+}
+
+func siftDown(h []candidate, i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h[c+1].key < h[c].key {
+			c++
+		}
+		if h[i].key <= h[c].key {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
+
+func siftUp(h []candidate) {
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if h[up].key <= h[i].key {
+			return
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}

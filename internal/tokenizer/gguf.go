@@ -1,0 +1,241 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// KV is the metadata of a GGUF file. A method's second result is false where the key is missing or of another type; Ints is
+// for arrays of integers of any width, Int for such numbers.
+type KV interface {
+	String(key string) (string, bool)
+	Strings(key string) ([]string, bool)
+	Float32s(key string) ([]float32, bool)
+	Ints(key string) ([]int64, bool)
+	Int(key string) (int64, bool)
+	Bool(key string) (bool, bool)
+}
+
+// FromGGUF makes the tokenizer that the keys tokenizer.ggml.* describe: models llama (SentencePiece), gpt2 (byte-level BPE) and
+// gemma4 (BPE over characters). The others wrap ErrUnsupported. The tokenizer keeps the strings that kv gives.
+func FromGGUF(kv KV) (*Tokenizer, error) {
+	t, err := fromGGUF(kv)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	return t, nil
+}
+
+const ggml = "tokenizer.ggml."
+
+func fromGGUF(kv KV) (*Tokenizer, error) {
+	model, ok := kv.String(ggml + "model")
+	if !ok {
+		return nil, fmt.Errorf("%smodel is missing", ggml)
+	}
+	t := &Tokenizer{bos: -1, eos: -1, unknown: -1}
+	var err error
+	if t.text, ok = kv.Strings(ggml + "tokens"); !ok {
+		return nil, fmt.Errorf("%stokens is missing", ggml)
+	}
+	if t.kind, err = ggufTypes(kv, len(t.text)); err != nil {
+		return nil, err
+	}
+	addBOS := false
+	switch model {
+	case "llama":
+		addBOS = true
+		err = t.ggufScores(kv)
+	case "gpt2", "gemma4":
+		pre, _ := kv.String(ggml + "pre")
+		switch {
+		case model == "gemma4":
+			pre = "gemma4"
+		case pre == "":
+			pre = "default"
+		}
+		p, ok := findPreType(pre)
+		if !ok {
+			return nil, fmt.Errorf("%spre is %q, which is not known", ggml, pre)
+		}
+		addBOS = p.addBOS || pre == "gemma4"
+		err = t.ggufMerges(kv, p, pre)
+	case "bert", "t5", "rwkv", "plamo2", "none", "no_vocab":
+		return nil, fmt.Errorf("%smodel is %q: %w", ggml, model, ErrUnsupported)
+	default:
+		return nil, fmt.Errorf("%smodel is %q, which is not known: %w", ggml, model, ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, t.ggufSpecials(kv, addBOS)
+}
+
+// ggufTypes is token_type, all normal if it is missing.
+func ggufTypes(kv KV, n int) ([]uint8, error) {
+	kinds := make([]uint8, n)
+	types, ok := kv.Ints(ggml + "token_type")
+	if !ok {
+		for i := range kinds {
+			kinds[i] = typeNormal
+		}
+		return kinds, nil
+	}
+	if len(types) != n {
+		return nil, fmt.Errorf("%stoken_type has %d entries for %d tokens", ggml, len(types), n)
+	}
+	for i, k := range types {
+		if k < 0 || k > typeByte {
+			return nil, fmt.Errorf("%stoken_type[%d] is %d, want 0 to 6", ggml, i, k)
+		}
+		kinds[i] = uint8(k)
+	}
+	return kinds, nil
+}
+
+func (t *Tokenizer) ggufScores(kv KV) error {
+	scores, ok := kv.Float32s(ggml + "scores")
+	if !ok || len(scores) != len(t.text) {
+		return fmt.Errorf("%sscores has %d entries for %d tokens", ggml, len(scores), len(t.text))
+	}
+	t.bos, t.eos, t.unknown = 1, 2, 0 // where the file does not say
+	if len(t.text) < 3 {
+		t.bos, t.eos, t.unknown = -1, -1, -1
+	}
+	t.prefix = prefixAlways
+	t.setScores(scores)
+	if on, ok := kv.Bool(ggml + "remove_extra_whitespaces"); ok {
+		t.collapse = on
+	}
+	return t.build(formEscaped)
+}
+
+// setScores makes t a SentencePiece BPE model.
+func (t *Tokenizer) setScores(scores []float32) {
+	t.form, t.chars, t.spans, t.escape, t.fuseUnknown, t.trimDecoded = formEscaped, true, true, true, true, true
+	t.priority = ranks(scores)
+}
+
+// ranks numbers scores from the best on; equal scores share a number, NaN comes last.
+func ranks(scores []float32) []uint32 {
+	order := make([]uint64, len(scores))
+	for i, s := range scores {
+		// Descending order of floats as ascending order of integers.
+		b := math.Float32bits(s + 0) // -0 becomes 0
+		switch {
+		case s != s:
+			b = math.MaxUint32
+		case b>>31 == 0:
+			b = ^b &^ (1 << 31)
+		}
+		order[i] = uint64(b)<<32 | uint64(i)
+	}
+	slices.Sort(order)
+	out := make([]uint32, len(scores))
+	rank := uint32(0)
+	for i, o := range order {
+		if i > 0 && o>>32 != order[i-1]>>32 {
+			rank++
+		}
+		out[uint32(o)] = rank
+	}
+	return out
+}
+
+func (t *Tokenizer) ggufMerges(kv KV, p preType, pre string) error {
+	merges, ok := kv.Strings(ggml + "merges")
+	if !ok {
+		return fmt.Errorf("%smerges is missing", ggml)
+	}
+	t.ignoreMerges, t.chars = p.ignoreMerges, p.chars
+	if p.chars {
+		t.form = formEscaped
+		t.escape = pre != "whitespace"
+	}
+	var err error
+	if t.steps, err = splitAtAll(p.exprs); err != nil {
+		return err
+	}
+	if err := t.build(t.form); err != nil {
+		return err
+	}
+	return t.addMerges(len(merges), func(i int) (string, string) { return splitMerge(merges[i]) })
+}
+
+// ggufSpecials reads the ids and flags of special tokens.
+func (t *Tokenizer) ggufSpecials(kv KV, addBOS bool) error {
+	read := func(key string, id *int32) error {
+		n, ok := kv.Int(ggml + key)
+		if !ok || n == math.MaxUint32 || n < 0 { // the null token
+			return nil
+		}
+		v, err := t.checkID(n, ggml+key)
+		*id = v
+		return err
+	}
+	eot, eom, unknown := int32(-1), int32(-1), t.unknown
+	for _, k := range []struct {
+		key string
+		id  *int32
+	}{{"bos_token_id", &t.bos}, {"eos_token_id", &t.eos}, {"unknown_token_id", &unknown}, {"eot_token_id", &eot}, {"eom_token_id", &eom}} {
+		if err := read(k.key, k.id); err != nil {
+			return err
+		}
+	}
+	if t.spans {
+		t.unknown = unknown
+	}
+	t.eog = map[int32]bool{}
+	for _, id := range []int32{eot, eom} {
+		if id >= 0 {
+			t.eog[id] = true
+		}
+	}
+	flag := func(key string, def bool) bool {
+		if on, ok := kv.Bool(ggml + key); ok {
+			return on
+		}
+		return def
+	}
+	if on, ok := kv.Bool(ggml + "add_bos_token"); ok && on && t.bos < 0 {
+		return fmt.Errorf("%sadd_bos_token is set, but bos_token_id is missing", ggml)
+	}
+	addBOS, addEOS := flag("add_bos_token", addBOS), flag("add_eos_token", false)
+	if addEOS && t.eos < 0 {
+		return fmt.Errorf("%sadd_eos_token is set, but eos_token_id is missing", ggml)
+	}
+	if !flag("add_space_prefix", t.prefix != prefixNever) {
+		t.prefix, t.trimDecoded = prefixNever, false
+	}
+	t.finish(t.ggufList(kv), addBOS, addEOS)
+	return nil
+}
+
+// ggufList lists the special tokens. GGUF does not say which of them take white space with them; llama.cpp knows it by the
+// model's name.
+func (t *Tokenizer) ggufList(kv KV) []special {
+	name, _ := kv.String("general.name")
+	name = strings.ToLower(name)
+	phi3 := strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
+	pre, _ := kv.String(ggml + "pre")
+	mask := ""
+	switch {
+	case strings.HasPrefix(pre, "jina-v2-"):
+		mask = "<mask>"
+	case strings.Contains(name, "modern-bert"):
+		mask = "[MASK]"
+	}
+	var list []special
+	for id, k := range t.kind {
+		if k != typeControl && k != typeUnknown && k != typeUserDefined {
+			continue
+		}
+		s := special{text: t.text[id], id: int32(id), control: k != typeUserDefined}
+		s.rstrip = phi3 && s.text != "<unk>" && s.text != "<s>" && s.text != "<|endoftext|>"
+		s.lstrip = mask != "" && s.text == mask
+		list = append(list, s)
+	}
+	return list
+}

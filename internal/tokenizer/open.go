@@ -1,0 +1,103 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Limits of the files that Open reads whole.
+const (
+	maxVocabFile  = 256 << 20
+	maxConfigFile = 16 << 20
+)
+
+// Open reads the tokenizer of a folder as Hugging Face lays it out: tokenizer.json, else tekken.json, else tokenizer.model, with
+// tokenizer_config.json and the end tokens of generation_config.json where they are. A tokenizer.json of a kind that is not
+// supported gives way to a tokenizer.model beside it.
+func Open(dir string) (*Tokenizer, error) {
+	config, err := readOptional(filepath.Join(dir, "tokenizer_config.json"), maxConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	var unsupported error
+	for _, f := range []struct {
+		name string
+		make func(b []byte) (*Tokenizer, error)
+	}{
+		{"tokenizer.json", func(b []byte) (*Tokenizer, error) { return FromJSON(b, config) }},
+		{"tekken.json", FromTekken},
+		{"tokenizer.model", func(b []byte) (*Tokenizer, error) { return FromSentencePiece(b, config) }},
+	} {
+		b, err := readOptional(filepath.Join(dir, f.name), maxVocabFile)
+		if err != nil {
+			return nil, err
+		}
+		if b == nil {
+			continue
+		}
+		t, err := f.make(b)
+		switch {
+		case err == nil:
+			return t, t.readGenerationConfig(dir)
+		case !errors.Is(err, ErrUnsupported):
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		case unsupported == nil:
+			unsupported = fmt.Errorf("%s: %w", dir, err)
+		}
+	}
+	if unsupported != nil {
+		return nil, unsupported
+	}
+	return nil, fmt.Errorf("%s: no tokenizer.json, tekken.json or tokenizer.model: %w", dir, fs.ErrNotExist)
+}
+
+// readOptional is the content of a file, nil if there is none.
+func readOptional(name string, limit int64) ([]byte, error) {
+	st, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", name)
+	}
+	if st.Size() > limit {
+		return nil, fmt.Errorf("%s: %d bytes, limit is %d", name, st.Size(), limit)
+	}
+	b, err := os.ReadFile(name)
+	if b == nil {
+		b = []byte{}
+	}
+	return b, err
+}
+
+// readGenerationConfig adds eos_token_id, a number or a list, to the ends of generation.
+func (t *Tokenizer) readGenerationConfig(dir string) error {
+	name := filepath.Join(dir, "generation_config.json")
+	b, err := readOptional(name, maxConfigFile)
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	var c struct {
+		EOS any `json:"eos_token_id"`
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	list, ok := c.EOS.([]any)
+	if !ok {
+		list = []any{c.EOS}
+	}
+	for _, e := range list {
+		if id, ok := e.(float64); ok && id >= 0 && id < float64(len(t.text)) {
+			t.eog[int32(id)] = true
+		}
+	}
+	return nil
+}
