@@ -1,0 +1,269 @@
+// Package cli is what the command lines of all programs share: the root command, flags and settings, exit codes, error lines,
+// signals, files that are written whole or not at all, tables, progress, help, man pages and shell completions.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// App is one program.
+type App struct {
+	Name     string
+	Root     *cobra.Command
+	Common   Common
+	In       *os.File
+	Out, Err *os.File
+
+	// Classify gives the exit code of errors that only the program knows, 0 for others.
+	Classify func(error) int
+	// Rewrite maps words such as -ub, which users type but pflag cannot express, to long flags.
+	Rewrite map[string]string
+	// Aliases maps other long names of flags to the ones that are documented.
+	Aliases map[string]string
+	// Doc holds further sections of the man page.
+	Doc []Section
+
+	values   map[string]Setting // by flag name, after settings were applied
+	signals  signals
+	warned   bool
+	exitOnce []func()
+}
+
+// Common holds the flags that every program has.
+type Common struct {
+	Model    string
+	Threads  int
+	CPU      string
+	NUMA     string
+	MemLimit int64
+	Quiet    bool
+	Verbose  bool
+	JSON     bool
+	Plain    bool
+
+	config, completion string
+	version, man       bool
+}
+
+// errDone ends a command that has done its work before its body ran: --version and the like.
+var errDone = &Error{ExitOK, nil}
+
+// New makes a program's root command with the common flags. use is the usage line without the program's name.
+func New(name, use, short, long string) *App {
+	a := &App{Name: name, In: os.Stdin, Out: os.Stdout, Err: os.Stderr, values: map[string]Setting{}}
+	a.Root = &cobra.Command{
+		Use:               strings.TrimSpace(name + " " + use),
+		Short:             short,
+		Long:              long,
+		Args:              cobra.ArbitraryArgs,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.before(cmd) },
+	}
+	// "help" may be the first word of a prompt: --help is the only way to the help.
+	a.Root.SetHelpCommand(&cobra.Command{Use: "__help", Hidden: true})
+	a.Root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(a.Out, a.help(cmd)) })
+	a.Root.SetFlagErrorFunc(a.flagError)
+	a.commonFlags()
+	return a
+}
+
+func (a *App) commonFlags() {
+	c := &a.Common
+	g := NewGroup(a.Root.PersistentFlags(), "Common")
+	g.Text(&c.Model, "model", "m", "", "PATH", "GGUF file (first part of a split), Hugging Face folder; default: the built-in model")
+	g.Int(&c.Threads, "threads", "t", 0, 1, 4096, "N", "workers; default: what the machine and its limits grant")
+	g.Enum(&c.CPU, "cpu", "", "", "TIER", []string{"go", "avx2", "avxvnni", "avx512", "vnni", "amx"}, "instruction set tier; default: the best one")
+	g.Enum(&c.NUMA, "numa", "", "auto", "MODE", []string{"auto", "off"}, "memory placement")
+	g.Size(&c.MemLimit, "mem-limit", "", 0, "SIZE", "bytes that weights and cache may take (4G, 512MiB); default: what the machine has")
+	g.Bool(&c.Quiet, "quiet", "q", "no warnings, no progress")
+	g.Bool(&c.Verbose, "verbose", "v", "say what was decided: threads, tier, memory")
+	g.Bool(&c.JSON, "json", "", "one JSON document on stdout")
+	g.Bool(&c.Plain, "plain", "", "tables as one fact a line")
+	g.Text(&c.config, "config", "", "", "FILE", "settings file; default: $XDG_CONFIG_HOME/ck/config.toml")
+	g.Bool(&c.version, "version", "", "version, commit, Go version, instruction set tier")
+	g.Enum(&c.completion, "completion", "", "", "SHELL", []string{"bash", "zsh", "fish"}, "print the completion script of a shell")
+	g.Bool(&c.man, "man", "", "print the man page's source")
+	a.Root.PersistentFlags().BoolP("help", "h", false, "this text")
+	g.add("help")
+}
+
+// NewCommand adds a subcommand.
+func (a *App) NewCommand(use, short, long string, run func(*cobra.Command, []string) error) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Long: long, RunE: run, Args: cobra.ArbitraryArgs}
+	a.Root.AddCommand(c)
+	return c
+}
+
+// before runs before any command's body: requests that need no settings, then the settings.
+func (a *App) before(cmd *cobra.Command) error {
+	switch c := &a.Common; {
+	case c.version:
+		return a.done(a.printVersion())
+	case c.completion != "":
+		return a.done(a.Completion(a.Out, c.completion))
+	case c.man:
+		_, err := io.WriteString(a.Out, a.Man())
+		return a.done(err)
+	}
+	if strings.HasPrefix(cmd.Name(), "__") { // completion must not fail for a broken settings file
+		return nil
+	}
+	return a.settings(cmd)
+}
+
+func (a *App) done(err error) error {
+	if err != nil {
+		return err
+	}
+	return errDone
+}
+
+// Main runs the program with the process's arguments and ends the process.
+func (a *App) Main() { os.Exit(a.Run(os.Args[1:])) }
+
+// Run runs the program and returns its exit code. Errors are one line on stderr.
+func (a *App) Run(args []string) (code int) {
+	defer a.cleanup()
+	defer func() {
+		if p := recover(); p != nil {
+			code = a.panicked(p)
+		}
+	}()
+	ctx, stop := a.signals.start(func() { a.cleanup(); os.Exit(ExitInterrupt) })
+	defer stop()
+	alias := func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if n, ok := a.Aliases[name]; ok {
+			name = n
+		}
+		return pflag.NormalizedName(name)
+	}
+	a.Root.SetGlobalNormalizationFunc(alias)
+	if len(args) > 0 && strings.HasPrefix(args[0], "__complete") {
+		a.registerCompletions()
+	}
+	a.Root.SetArgs(a.rewrite(args))
+	a.Root.SetOut(a.Out)
+	a.Root.SetErr(a.Err)
+	if err := a.Root.ExecuteContext(ctx); err != nil {
+		return a.Report(err)
+	}
+	return ExitOK
+}
+
+// Report prints the line of an error and returns its exit code.
+func (a *App) Report(err error) int {
+	code := codeOf(err, a.Classify)
+	var e *Error
+	silent := errors.As(err, &e) && e.Err == nil
+	switch {
+	case code == ExitPipe, silent, code == ExitOK:
+	case code == ExitInterrupt:
+		a.errorLine("interrupted")
+	case code == ExitInternal:
+		a.errorLine("internal error: " + Line(err) + a.reportHint())
+	default:
+		a.errorLine(Line(err))
+	}
+	return code
+}
+
+func (a *App) errorLine(s string) { fmt.Fprintf(a.Err, "%s: error: %s\n", a.Name, s) }
+
+func (a *App) reportHint() string {
+	return fmt.Sprintf("; report it with the command line and the output of %s --version", a.Name)
+}
+
+// panicked reports a panic of the main goroutine: one line that names the place, the stack with -v only.
+func (a *App) panicked(p any) int {
+	text := escape(fmt.Sprint(p))
+	if place := panicPlace(); place != "" {
+		text += " at " + place
+	}
+	a.errorLine("internal error: " + text + a.reportHint())
+	if a.Common.Verbose {
+		a.Err.Write(debug.Stack())
+	}
+	return ExitInternal
+}
+
+// panicPlace is the file and line of the innermost frame of this project below the panic.
+func panicPlace() string {
+	pc := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(0, pc)])
+	inPanic := false
+	for {
+		f, more := frames.Next()
+		if inPanic && (strings.HasPrefix(f.Function, "ck/") || strings.HasPrefix(f.Function, "main.")) {
+			return filepath.Base(filepath.Dir(f.File)) + "/" + filepath.Base(f.File) + fmt.Sprintf(":%d", f.Line)
+		}
+		inPanic = inPanic || f.Function == "runtime.gopanic"
+		if !more {
+			return ""
+		}
+	}
+}
+
+// OnExit registers what must happen before the process ends, in whatever way: temporary files, the terminal's mode.
+func (a *App) OnExit(f func()) { a.exitOnce = append(a.exitOnce, f) }
+
+func (a *App) cleanup() {
+	for len(a.exitOnce) > 0 {
+		f := a.exitOnce[len(a.exitOnce)-1]
+		a.exitOnce = a.exitOnce[:len(a.exitOnce)-1]
+		f()
+	}
+}
+
+// Interruptible is a context that the next SIGINT ends, alone: a chat's answer, for example. A second SIGINT ends the program.
+func (a *App) Interruptible(ctx context.Context) (context.Context, func()) {
+	return a.signals.scope(ctx)
+}
+
+// Warn says something on stderr that the user should know and can act on; -q silences it.
+func (a *App) Warn(format string, args ...any) {
+	if !a.Common.Quiet {
+		fmt.Fprintf(a.Err, "%s: warning: %s\n", a.Name, escape(fmt.Sprintf(format, args...)))
+	}
+}
+
+// Info says on stderr what was decided, with -v.
+func (a *App) Info(format string, args ...any) {
+	if a.Common.Verbose {
+		fmt.Fprintf(a.Err, "%s: %s\n", a.Name, escape(fmt.Sprintf(format, args...)))
+	}
+}
+
+// IsTerminal reports whether f is a terminal.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Color reports whether f may get colours and moving text.
+func Color(f *os.File) bool {
+	return IsTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// OutError names stdout in the error of a write to it. A closed pipe stays what it is.
+func OutError(err error) error {
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return Resource("stdout: %w; what was written is incomplete", err)
+}

@@ -1,0 +1,470 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// testApp is a small program with output in files.
+type testApp struct {
+	*App
+	t     *testing.T
+	temp  float64
+	n     int
+	stop  []string
+	words []string
+	ran   string
+	fail  error
+}
+
+func newTestApp(t *testing.T) *testApp {
+	t.Helper()
+	ta := &testApp{App: New("ckx", "[flags] [WORDS…]", "a test", "Does nothing.\n\nTwice."), t: t}
+	ta.Rewrite = map[string]string{"-ub": "--ubatch"}
+	ta.Aliases = map[string]string{"n-predict": "predict"}
+	var ub int
+	g := NewGroup(ta.Root.PersistentFlags(), "Sampling")
+	g.Float(&ta.temp, "temp", "", 0.8, 0, 100, "X", "temperature")
+	g.Int(&ta.n, "predict", "n", 512, -1, 1<<31-1, "N", "new tokens")
+	g.Int(&ub, "ubatch", "", 512, 1, 65536, "N", "rows")
+	g.Texts(&ta.stop, "stop", "", "STR", "stop here")
+	run := func(cmd *cobra.Command, args []string) error {
+		ta.words, ta.ran = args, cmd.Name()
+		if ub != 512 {
+			ta.ran += fmt.Sprint(" ub=", ub)
+		}
+		return ta.fail
+	}
+	ta.Root.RunE = run
+	ta.NewCommand("chat", "talk", "", run)
+	ta.AddConfigCommand()
+	var err error
+	dir := t.TempDir()
+	if ta.Out, err = os.Create(filepath.Join(dir, "out")); err != nil {
+		t.Fatal(err)
+	}
+	if ta.Err, err = os.Create(filepath.Join(dir, "err")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	return ta
+}
+
+func (ta *testApp) run(args ...string) (code int, out, errOut string) {
+	ta.t.Helper()
+	code = ta.Run(args)
+	read := func(f *os.File) string {
+		b, err := os.ReadFile(f.Name())
+		if err != nil {
+			ta.t.Fatal(err)
+		}
+		return string(b)
+	}
+	return code, read(ta.Out), read(ta.Err)
+}
+
+func (ta *testApp) config(text string) {
+	ta.t.Helper()
+	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "ck")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		ta.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o666); err != nil {
+		ta.t.Fatal(err)
+	}
+}
+
+func TestCommandAndWords(t *testing.T) {
+	for _, c := range []struct{ args, ran, words string }{
+		{"", "ckx", ""},
+		{"chat", "chat", ""},
+		{"-n 5 chat", "chat", ""},
+		{"-n 5 -ub 7 chat", "chat ub=7", ""},
+		{"hello chat", "ckx", "hello chat"},
+		{"-- chat", "ckx", "chat"},
+		{"help me", "ckx", "help me"},
+		{"completion", "ckx", "completion"},
+		{"tell -n -1 me", "ckx", "tell me"},
+		{"--n-predict 3 x", "ckx", "x"},
+		{"a -ub=7", "ckx ub=7", "a"},
+		{"--stop -ub a", "ckx", "a"},
+		{"-qn -1 a", "ckx", "a"},
+		{"-qn5 -ub 9 a", "ckx ub=9", "a"},
+		{"a -- -ub 7", "ckx", "a -ub 7"},
+	} {
+		ta := newTestApp(t)
+		code, _, errOut := ta.run(strings.Fields(c.args)...)
+		if code != 0 || ta.ran != c.ran || strings.Join(ta.words, " ") != c.words {
+			t.Errorf("%q: code %d, ran %q with %q, %s", c.args, code, ta.ran, ta.words, errOut)
+		}
+	}
+}
+
+func TestErrorLines(t *testing.T) {
+	_, statErr := os.Stat("/nonexistent/model.gguf")
+	internal := "internal error: odd; report it with the command line and the output of ckx --version"
+	for _, c := range []struct {
+		args []string
+		fail error
+		code int
+		want string
+	}{
+		{[]string{"--tmp", "1"}, nil, 2, "--tmp: unknown flag; is --temp meant? see ckx --help"},
+		{[]string{"--qqqqqqqq"}, nil, 2, "--qqqqqqqq: unknown flag; see ckx --help"},
+		{[]string{"-5"}, nil, 2, "-5: unknown flag; see ckx --help, or put words that begin with - behind --"},
+		{[]string{"-n"}, nil, 2, "-n/--predict: needs a value; see ckx --help"},
+		{[]string{"chat", "-n", "many"}, nil, 2, `-n/--predict: "many" is no whole number; see ckx chat --help`},
+		{[]string{"-n", "-2"}, nil, 2, "-n/--predict: -2 is not in -1..2147483647; see ckx --help"},
+		{[]string{"-n", "99999999999999999999"}, nil, 2, "-n/--predict: 99999999999999999999 is not in -1..2147483647; see ckx --help"},
+		{[]string{"--temp", "NaN"}, nil, 2, `--temp: "NaN" is no number; see ckx --help`},
+		{[]string{"--quiet=maybe"}, nil, 2, `-q/--quiet: "maybe" is neither true nor false; see ckx --help`},
+		{[]string{"--mem-limit", "4X"}, nil, 2, `--mem-limit: "4X" is no size such as 4G, 512MiB or 1000000; see ckx --help`},
+		{[]string{"--cpu", "avx"}, nil, 2, `--cpu: "avx" is not one of go, avx2, avxvnni, avx512, vnni, amx; see ckx --help`},
+		{[]string{"-t", "0"}, nil, 2, "-t/--threads: 0 is not in 1..4096; see ckx --help"},
+		{nil, Input("m.gguf: %w", errors.New("bad\nmagic\x1b[0m\xff")), 3, `m.gguf: bad; magic\x1b[0m\xff`},
+		{nil, statErr, 3, "/nonexistent/model.gguf: no such file or directory; check the path"},
+		{nil, &fs.PathError{Op: "open", Path: "f", Err: syscall.EACCES}, 4, "f: permission denied; check who may use it (ls -l)"},
+		{nil, fmt.Errorf("map: %w", syscall.ENOMEM), 4, "map: cannot allocate memory"},
+		{nil, Check("slower"), 1, "slower"},
+		{nil, errors.New("odd"), 5, internal},
+		{nil, context.Canceled, 130, "interrupted"},
+	} {
+		ta := newTestApp(t)
+		ta.fail = c.fail
+		code, out, errOut := ta.run(c.args...)
+		if want := "ckx: error: " + c.want + "\n"; code != c.code || errOut != want || out != "" {
+			t.Errorf("%q: code %d\n got %s want %s", c.args, code, errOut, want)
+		}
+	}
+}
+
+func TestSilentCodes(t *testing.T) {
+	for _, err := range []error{Interrupted(), &Error{ExitPipe, nil}, fmt.Errorf("write: %w", syscall.EPIPE)} {
+		ta := newTestApp(t)
+		ta.fail = err
+		code, out, errOut := ta.run()
+		if code != codeOf(err, nil) || code == 0 || out+errOut != "" {
+			t.Errorf("%v: code %d, printed %q", err, code, out+errOut)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	ta := newTestApp(t)
+	ta.fail = errors.New("mine")
+	ta.Classify = func(error) int { return ExitResource }
+	if code, _, errOut := ta.run(); code != 4 || errOut != "ckx: error: mine\n" {
+		t.Errorf("code %d, %s", code, errOut)
+	}
+}
+
+func TestPanicIsInternalError(t *testing.T) {
+	ta := newTestApp(t)
+	ta.Root.RunE = func(*cobra.Command, []string) error { var p *testApp; return p.fail }
+	code, _, errOut := ta.run()
+	if code != 5 || !strings.Contains(errOut, "internal error: runtime error: invalid memory address") ||
+		!strings.Contains(errOut, "at cli/cli_test.go:") || strings.Count(errOut, "\n") != 1 {
+		t.Errorf("code %d, %s", code, errOut)
+	}
+}
+
+func TestSettingsOrder(t *testing.T) {
+	const file = "[ckx]\ntemp = 0.5\npredict = 7\nstop = [\"a\", \"b\"]\nquiet = true\n[other]\nwhat = 1\n"
+	ta := newTestApp(t)
+	ta.config(file)
+	t.Setenv("CK_PREDICT", "8")
+	t.Setenv("CK_TEMP", "0.6")
+	t.Setenv("CK_MODEL", "")
+	if code, _, errOut := ta.run("--temp", "0.7"); code != 0 || errOut != "" {
+		t.Fatal(code, errOut)
+	}
+	if ta.temp != 0.7 || ta.n != 8 || !slices.Equal(ta.stop, []string{"a", "b"}) || !ta.Common.Quiet {
+		t.Errorf("temp %v, n %d, stop %q, quiet %v", ta.temp, ta.n, ta.stop, ta.Common.Quiet)
+	}
+
+	ta = newTestApp(t)
+	ta.config(file)
+	code, out, errOut := ta.run("config", "--plain", "--temp", "0.7")
+	path := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "ck", "config.toml")
+	for _, want := range []string{"temp value\t0.7\ntemp source\tflag\n", "predict source\tCK_PREDICT\n", "stop value\t[\"a\" \"b\"]\nstop source\t" + path,
+		"threads source\tdefault\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("config: code %d, %s, no %q in\n%s", code, errOut, want, out)
+		}
+	}
+	ta = newTestApp(t)
+	if _, out, _ := ta.run("config"); !strings.HasPrefix(out, "key        value  source\n") || !strings.Contains(out, "\ntemp       0.6    CK_TEMP\n") {
+		t.Errorf("config as a table:\n%s", out)
+	}
+	ta = newTestApp(t)
+	if _, out, _ := ta.run("config", "--json"); !strings.HasPrefix(out, `{"schema":"ck.config/1","program":"ckx","file":"`) ||
+		!strings.Contains(out, `{"key":"temp","value":"0.6","source":"CK_TEMP"}`) {
+		t.Errorf("config as JSON: %s", out)
+	}
+}
+
+func TestSettingsErrors(t *testing.T) {
+	for _, c := range []struct {
+		file, env string
+		code      int
+		want      string
+	}{
+		{"[ckx]\ntmp = 1\n", "", 2, "config.toml: [ckx] has no key tmp; see ckx config"},
+		{"[ckx]\nversion = true\n", "", 2, "config.toml: [ckx] has no key version; see ckx config"},
+		{"temp = 1\n", "", 2, "config.toml: key temp stands outside a section; write it below [ckx]"},
+		{"[ckx]\ntemp = \"hot\"\n", "", 2, `config.toml: [ckx] temp: "hot" is no number; correct it`},
+		{"[ckx]\ntemp = [1, 2]\n", "", 2, `config.toml: [ckx] temp: takes one value, not a list; correct it`},
+		{"[ckx\n", "", 3, "config.toml: line 1, column "},
+		{"", "hot", 2, `CK_TEMP: "hot" is no number; change or unset it`},
+	} {
+		ta := newTestApp(t)
+		ta.config(c.file)
+		t.Setenv("CK_TEMP", c.env)
+		code, _, errOut := ta.run()
+		if code != c.code || !strings.Contains(errOut, c.want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%q %q: code %d, %s", c.file, c.env, code, errOut)
+		}
+	}
+	ta := newTestApp(t)
+	if code, _, errOut := ta.run("--config", "/nonexistent.toml"); code != 3 || !strings.Contains(errOut, "/nonexistent.toml: no such file") {
+		t.Errorf("code %d, %s", code, errOut)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{"0": 0, "1000000": 1e6, "4G": 4 << 30, "512MiB": 512 << 20, "1.5g": 3 << 29, "2KB": 2000, "1TB": 1e12, "7B": 7, "3 MiB": 3 << 20} {
+		if n, err := ParseSize(s); n != want || err != nil {
+			t.Errorf("%q is %d, %v", s, n, err)
+		}
+	}
+	for _, s := range []string{"", "G", "-1", "1e9", "0x10", "inf", "NaN", "1_000", "9999999T", "4GX"} {
+		if n, err := ParseSize(s); err == nil {
+			t.Errorf("%q is %d", s, n)
+		}
+	}
+	for _, n := range []int64{1, 1000, 1024, 3 << 29, 512 << 20, 4 << 30, 5 << 40} {
+		if m, err := ParseSize(FormatSize(n)); m != n || err != nil {
+			t.Errorf("%d is written %s and read %d, %v", n, FormatSize(n), m, err)
+		}
+	}
+}
+
+func TestDurationFlag(t *testing.T) {
+	a := New("ckx", "", "a test", "")
+	var d time.Duration
+	NewGroup(a.Root.Flags(), "G").Duration(&d, "for", "", time.Minute, "TIME", "how long")
+	f := a.Root.Flags().Lookup("for")
+	if f.DefValue != "1m0s" || f.Value.Set("90s") != nil || d != 90*time.Second || f.Value.Set("90") == nil || f.Value.Set("-1s") == nil {
+		t.Errorf("default %s, value %v", f.DefValue, d)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	ta := newTestApp(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.bin")
+	write := func(path, text string, force bool) error {
+		f, err := ta.Create(path, force)
+		if err != nil {
+			return err
+		}
+		io.WriteString(f, text)
+		return f.Commit()
+	}
+	content := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if err := write(path, "one", false); err != nil || content(path) != "one" {
+		t.Fatal(err)
+	}
+	err := write(path, "two", false)
+	if codeOf(err, nil) != 2 || !strings.HasSuffix(err.Error(), "out.bin: exists; --force overwrites it") {
+		t.Errorf("overwriting: %v", err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("out.bin", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(link, "three", true); err != nil || content(path) != "three" {
+		t.Errorf("--force through a link: %v, %q", err, content(path))
+	}
+	if err := write("/dev/null", "x", false); err != nil {
+		t.Errorf("device: %v", err)
+	}
+	if err := write(dir, "x", true); codeOf(err, nil) != 2 {
+		t.Errorf("folder: %v", err)
+	}
+	if err := write(filepath.Join(dir, "no", "file"), "x", false); codeOf(err, nil) != 4 || !strings.HasPrefix(Line(err), filepath.Join(dir, "no", "file")+": no such") {
+		t.Errorf("missing folder: %v", err)
+	}
+	f, err := ta.Create(filepath.Join(dir, "aborted"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(f, "x")
+	ta.cleanup()
+	f2, err := ta.Create(filepath.Join(dir, "late"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.WriteFile(filepath.Join(dir, "late"), []byte("other"), 0o666)
+	if err := f2.Commit(); codeOf(err, nil) != 2 || content(filepath.Join(dir, "late")) != "other" {
+		t.Errorf("file that appeared meanwhile: %v", err)
+	}
+	entries, _ := os.ReadDir(dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if !slices.Equal(names, []string{"late", "link", "out.bin"}) {
+		t.Errorf("left over: %q", names)
+	}
+}
+
+func TestFullDiskIsResource(t *testing.T) {
+	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer f.Close()
+	ta := newTestApp(t)
+	ta.Out = f
+	ta.Root.SetOut(f)
+	code, _, errOut := ta.runNoOut("--version")
+	if code != 4 || errOut != "ckx: error: stdout: no space left on device; what was written is incomplete\n" {
+		t.Errorf("code %d, %s", code, errOut)
+	}
+}
+
+func (ta *testApp) runNoOut(args ...string) (int, string, string) {
+	code := ta.Run(args)
+	b, err := os.ReadFile(ta.Err.Name())
+	if err != nil {
+		ta.t.Fatal(err)
+	}
+	return code, "", string(b)
+}
+
+func TestInterrupts(t *testing.T) {
+	var s signals
+	killed := make(chan bool, 1)
+	ctx, stop := s.start(func() { killed <- true })
+	defer stop()
+	wait := func(c context.Context) {
+		t.Helper()
+		select {
+		case <-c.Done():
+			if context.Cause(c) != ErrInterrupt {
+				t.Errorf("cause %v", context.Cause(c))
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("the context goes on")
+		}
+	}
+	inner, done := s.scope(ctx)
+	send(t, syscall.SIGINT)
+	wait(inner)
+	done()
+	if ctx.Err() != nil {
+		t.Fatal("the program's context ended with the inner one")
+	}
+	send(t, syscall.SIGINT)
+	wait(ctx)
+	send(t, syscall.SIGINT)
+	select {
+	case <-killed:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the second interrupt does not end the program")
+	}
+}
+
+func send(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(os.Getpid(), sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHelpVersionCompletionMan(t *testing.T) {
+	ta := newTestApp(t)
+	_, out, _ := ta.run("chat", "--help")
+	for _, want := range []string{"usage: ckx chat\n", "Sampling:\n      --temp X             temperature [0.8]\n", "  -m, --model PATH"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("help lacks %q:\n%s", want, out)
+		}
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(line)); n > helpWidth+2 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	ta = newTestApp(t)
+	if _, out, _ := ta.run("--version"); !strings.HasPrefix(out, "ckx "+Version+" (commit ") || !strings.Contains(out, ", tier ") {
+		t.Errorf("version: %s", out)
+	}
+	ta = newTestApp(t)
+	_, out, _ = ta.run("--man")
+	for _, want := range []string{".TH CKX 1", ".SH SYNOPSIS\n.nf\nckx [flags] [WORDS...]\nckx chat\n", ".SS Sampling\n.TP\n.B \\-\\-temp X\n", ".B 130\ninterrupted\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("man page lacks %q", want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		ta = newTestApp(t)
+		_, out, _ := ta.run("--completion", shell)
+		if len(out) < 1000 {
+			t.Errorf("%s: %d bytes of completion", shell, len(out))
+		}
+		if path, err := exec.LookPath(shell); err == nil && shell != "fish" {
+			cmd := exec.Command(path, "-n")
+			cmd.Stdin = strings.NewReader(out)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s -n: %v, %s", shell, err, text)
+			}
+		}
+	}
+	ta = newTestApp(t)
+	if _, out, _ := ta.run("__complete", "--cpu", "av"); !strings.HasPrefix(out, "go\navx2\navxvnni\navx512\n") {
+		t.Errorf("completion of --cpu av: %s", out)
+	}
+}
+
+func TestRoffText(t *testing.T) {
+	got := roffText("One.\n'quoted\n\n  code -x\n  .more\n\nTwo \\.\n")
+	want := "One.\n\\&'quoted\n.PP\n.nf\n  code \\-x\n  .more\n.fi\n.PP\nTwo \\e.\n"
+	if got != want {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestProgressLines(t *testing.T) {
+	ta := newTestApp(t)
+	p := ta.NewProgress("reading", "tokens", 100)
+	p.At(10)
+	p.next = p.start
+	p.start = p.start.Add(-time.Second)
+	p.At(50)
+	p.At(60)
+	p.Done()
+	b, err := os.ReadFile(ta.Err.Name())
+	if err != nil || string(b) != "ckx: reading: 50 of 100 tokens, 50 tokens/s, 1s left\n" {
+		t.Errorf("%v, %q", err, b)
+	}
+}

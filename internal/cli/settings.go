@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// Setting is a flag's value in force and where it came from.
+type Setting struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source string `json:"source"` // "flag", the variable's name, the file's path, "default"
+}
+
+// notSettings are flags that ask for something once; neither environment nor file can set them.
+var notSettings = []string{"help", "version", "config", "completion", "man"}
+
+// EnvName is the environment variable of a flag: CK_ and the name in upper case, - as _.
+func EnvName(flag string) string {
+	return "CK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// configPath is the settings file and whether the user named it.
+func (a *App) configPath() (path string, named bool) {
+	if p := a.Common.config; p != "" {
+		return p, true
+	}
+	if p := os.Getenv("CK_CONFIG"); p != "" {
+		return p, true
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", false // neither $XDG_CONFIG_HOME nor $HOME: there is no such file
+	}
+	return filepath.Join(dir, "ck", "config.toml"), false
+}
+
+// settings gives flags that the command line does not name their values from the environment, else from the settings file.
+func (a *App) settings(cmd *cobra.Command) error {
+	file, path, err := a.readConfig()
+	if err != nil {
+		return err
+	}
+	for _, fs := range a.flagSets(cmd) {
+		var err error
+		fs.VisitAll(func(f *pflag.Flag) {
+			if err == nil {
+				err = a.apply(f, file, path)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flagSets are the flags of the command; for "config", those of all commands.
+func (a *App) flagSets(cmd *cobra.Command) []*pflag.FlagSet {
+	sets := []*pflag.FlagSet{cmd.Flags()}
+	if cmd.Name() == "config" {
+		sets = append(sets, a.allFlags()...)
+	}
+	return sets
+}
+
+func (a *App) allFlags() []*pflag.FlagSet {
+	sets := []*pflag.FlagSet{a.Root.PersistentFlags(), a.Root.Flags()}
+	for _, c := range a.Root.Commands() {
+		sets = append(sets, c.Flags())
+	}
+	return sets
+}
+
+// apply decides the value of one flag.
+func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
+	if slices.Contains(notSettings, f.Name) {
+		return nil
+	}
+	source := "default"
+	switch env, key := os.Getenv(EnvName(f.Name)), a.Name+"."+f.Name; {
+	case a.values[f.Name].Source != "" && a.values[f.Name].Source != "flag": // decided before, in another flag set
+		return nil
+	case f.Changed:
+		source = "flag"
+	case env != "":
+		source = EnvName(f.Name)
+		if err := set(f, []string{env}); err != nil {
+			return Usage("%s: %s; change or unset it", source, valueError(f, env, err))
+		}
+	case file != nil && file.InConfig(key):
+		source = path
+		list, err := scalarWords(file.Get(key))
+		if err == nil {
+			err = set(f, list)
+		}
+		if err != nil {
+			return Usage("%s: [%s] %s: %s; correct it", path, a.Name, f.Name, valueError(f, strings.Join(list, " "), err))
+		}
+	}
+	a.values[f.Name] = Setting{f.Name, f.Value.String(), source}
+	return nil
+}
+
+// set gives a flag a value from outside the command line.
+func set(f *pflag.Flag, list []string) error {
+	if s, ok := f.Value.(pflag.SliceValue); ok {
+		f.Changed = true
+		return s.Replace(list)
+	}
+	if len(list) != 1 {
+		return errors.New("takes one value, not a list")
+	}
+	f.Changed = true
+	return f.Value.Set(list[0])
+}
+
+// scalarWords is a TOML value as the words that a command line would give.
+func scalarWords(v any) ([]string, error) {
+	switch v := v.(type) {
+	case string, bool, int64, float64, int, uint64:
+		return []string{fmt.Sprint(v)}, nil
+	case []any:
+		var out []string
+		for _, e := range v {
+			l, err := scalarWords(e)
+			if err != nil || len(l) != 1 {
+				return nil, errors.New("a list may hold texts and numbers only")
+			}
+			out = append(out, l[0])
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("a value of type %T cannot be used", v)
+}
+
+// readConfig reads the settings file; it is nil where there is none.
+func (a *App) readConfig() (*viper.Viper, string, error) {
+	path, named := a.configPath()
+	if path == "" {
+		return nil, "", nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		if !named && errors.Is(err, fs.ErrNotExist) {
+			return nil, "", nil
+		}
+		return nil, "", err
+	}
+	v := viper.New()
+	v.SetConfigFile(path)
+	v.SetConfigType("toml")
+	if err := v.ReadInConfig(); err != nil {
+		var de *toml.DecodeError
+		if errors.As(err, &de) {
+			row, col := de.Position()
+			return nil, "", Input("%s: line %d, column %d: %s; correct it", path, row, col, strings.TrimPrefix(de.Error(), "toml: "))
+		}
+		return nil, "", err
+	}
+	return v, path, a.checkKeys(v, path)
+}
+
+// checkKeys finds keys that no flag has, so that a mistyped one is not ignored.
+func (a *App) checkKeys(v *viper.Viper, path string) error {
+	known := map[string]bool{}
+	for _, fs := range a.allFlags() {
+		fs.VisitAll(func(f *pflag.Flag) { known[f.Name] = !slices.Contains(notSettings, f.Name) })
+	}
+	keys := v.AllKeys()
+	slices.Sort(keys)
+	for _, k := range keys {
+		section, name, ok := strings.Cut(k, ".")
+		switch {
+		case !ok:
+			return Usage("%s: key %s stands outside a section; write it below [%s]", path, k, a.Name)
+		case section == a.Name && !known[name]:
+			return Usage("%s: [%s] has no key %s; see %s config", path, a.Name, name, a.Name)
+		}
+	}
+	return nil
+}
+
+// AddConfigCommand adds "config", which prints what is in force and where it came from.
+func (a *App) AddConfigCommand() {
+	a.NewCommand("config", "print the settings in force and where they came from",
+		"Prints every setting with its value and its source: a flag, an environment variable, the settings file or the default.",
+		func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return Usage("config: takes no words; see %s config --help", a.Name)
+			}
+			return a.printConfig()
+		})
+}
+
+func (a *App) printConfig() error {
+	var list []Setting
+	for _, s := range a.values {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(x, y Setting) int { return strings.Compare(x.Key, y.Key) })
+	path, _ := a.configPath()
+	if a.Common.JSON {
+		return a.PrintJSON(struct {
+			Schema   string    `json:"schema"`
+			Program  string    `json:"program"`
+			File     string    `json:"file"`
+			Settings []Setting `json:"settings"`
+		}{"ck.config/1", a.Name, path, list})
+	}
+	t := Table{Head: []string{"key", "value", "source"}}
+	for _, s := range list {
+		t.Rows = append(t.Rows, []string{s.Key, s.Value, s.Source})
+	}
+	return OutError(t.Write(a.Out, a.Common.Plain))
+}
+
+// PrintJSON writes one document and a line end to stdout. Characters such as < stay as they are.
+func (a *App) PrintJSON(v any) error {
+	e := json.NewEncoder(a.Out)
+	e.SetEscapeHTML(false)
+	return OutError(e.Encode(v))
+}
