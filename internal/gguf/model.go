@@ -100,6 +100,16 @@ func (m *Model) FileAt(addr uintptr) (path string, ok bool) {
 	return "", false
 }
 
+// Guard runs fn, which reads tensors on the calling goroutine. A page of a mapped file that cannot be read ends fn with an error that
+// names the file; see mapfile.File.Guard.
+func (m *Model) Guard(fn func() error) error {
+	for _, f := range m.files {
+		inner := fn
+		fn = func() error { return f.Guard(inner) }
+	}
+	return fn()
+}
+
 // Close unmaps the files. Tensors' data and the metadata must not be read afterwards.
 func (m *Model) Close() error {
 	var errs []error

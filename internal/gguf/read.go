@@ -114,21 +114,41 @@ func (m *Model) openPart(path string) (kv *Metadata, align int, err error) {
 	}
 	file := m.AddFile(f)
 	err = f.Guard(func() error {
-		c := &cursor{b: f.Data}
-		var tensors []*Tensor
-		kv, align, tensors = c.header()
-		if c.err != nil {
-			return fmt.Errorf("%s: %w", path, c.err)
-		}
-		for _, t := range tensors {
-			t.File = file
-			if err := m.Add(t); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
-		return nil
+		kv, align, err = m.parse(path, file, f.Data)
+		return err
 	})
 	return kv, align, err
+}
+
+// FromBytes opens a single GGUF file that lies in memory, such as one that is part of the program; name stands for its path. The
+// model keeps data and has no files of its own, so that its tensors count as computed (File is -1).
+func FromBytes(name string, data []byte) (*Model, error) {
+	m := NewModel(name)
+	kv, _, err := m.parse(name, -1, data)
+	if err != nil {
+		return nil, err
+	}
+	if n, ok := kv.Int("split.count"); ok && n > 1 {
+		return nil, fmt.Errorf("%s: this is a part of a split model; only whole models are read from memory", name)
+	}
+	m.KV = kv // Alignment stays 1: data may lie anywhere
+	return m, nil
+}
+
+// parse reads the header of one file and appends its tensors.
+func (m *Model) parse(path string, file int, data []byte) (kv *Metadata, align int, err error) {
+	c := &cursor{b: data}
+	kv, align, tensors := c.header()
+	if c.err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, c.err)
+	}
+	for _, t := range tensors {
+		t.File = file
+		if err := m.Add(t); err != nil {
+			return nil, 0, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return kv, align, nil
 }
 
 // cursor reads a mapped file from its begin. After the first error it returns zeros and empty slices.

@@ -287,3 +287,52 @@ func FuzzOpenGGUF(f *testing.F) {
 		m.Close()
 	})
 }
+
+// A file in memory reads like the same file on disk, damaged ones included.
+func TestFromBytes(t *testing.T) {
+	dir, files := verdicts(t, "gguf-malformed")
+	read := 0
+	for name := range files {
+		if strings.HasPrefix(name, "split") {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		got, err := FromBytes(path, data)
+		want, wantErr := Open(path)
+		if err != nil || wantErr != nil {
+			if err == nil || wantErr == nil || err.Error() != wantErr.Error() {
+				t.Errorf("%s: %v, the file gives %v", name, err, wantErr)
+			}
+			continue
+		}
+		read++
+		touch(t, got)
+		if len(got.Tensors) != len(want.Tensors) || len(got.KV.Keys()) != len(want.KV.Keys()) || len(got.Files()) != 0 || got.Alignment != 1 {
+			t.Errorf("%s: %d tensors, %d keys, %d files, alignment %d", name, len(got.Tensors), len(got.KV.Keys()), len(got.Files()), got.Alignment)
+			continue
+		}
+		for i, x := range got.Tensors {
+			if y := want.Tensors[i]; x.Name != y.Name || string(x.Data) != string(y.Data) || x.Offset != y.Offset || x.File != -1 {
+				t.Errorf("%s: tensor %q differs from that of the file", name, x.Name)
+			}
+		}
+		if err := errors.Join(got.Close(), want.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if read < 20 {
+		t.Errorf("%d files could be read, expected more", read)
+	}
+	part, err := os.ReadFile(filepath.Join(dir, "split-ok", "m-00001-of-00002.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FromBytes("part", part); err == nil || !strings.Contains(err.Error(), "part of a split model") {
+		t.Errorf("a part of a split model: %v, expected to be refused", err)
+	}
+}

@@ -346,7 +346,7 @@ func (b *builder) barriers() {
 	since := 0
 	for _, it := range b.p.Items {
 		for j := since; j < len(out); j++ {
-			if b.p.conflict(&out[j], &it, b.m.Workers, b.p.MaxRows, b.p.MaxPicks) != nil {
+			if b.anyConflict(&out[j], &it) {
 				out = append(out, Item{Do: Barrier})
 				since = len(out)
 				break
@@ -355,6 +355,15 @@ func (b *builder) barriers() {
 		out = append(out, it)
 	}
 	b.p.Items = out
+}
+
+func (b *builder) anyConflict(x, y *Item) bool {
+	for _, rows := range b.p.sampleRows() {
+		if b.p.conflict(x, y, b.m.Workers, rows, min(rows, b.p.MaxPicks)) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // allocate gives buffers their place in the arena. A buffer's memory is given to another one only behind a barrier after its last
@@ -435,11 +444,21 @@ func inPlace(it *Item, oi int, last []int, i int, p *Plan) (BufID, bool) {
 			continue
 		}
 		src, dst := p.Bufs[in.Buf], p.Bufs[o.Buf]
-		if last[in.Buf] == i && !in.All && in.Unit == o.Unit && src.Width == dst.Width && src.Picked == dst.Picked && !src.Act {
+		if last[in.Buf] == i && alike(it.In, in, o) && src.Width == dst.Width && src.Picked == dst.Picked && !src.Act {
 			return in.Buf, true
 		}
 	}
 	return 0, false
+}
+
+// alike reports whether every input in in's buffer is read just as o is written.
+func alike(ins []Operand, in, o Operand) bool {
+	for _, x := range ins {
+		if x.Buf == in.Buf && (x.All || x.Unit != o.Unit) {
+			return false
+		}
+	}
+	return true
 }
 
 // place is a free piece of the arena.

@@ -61,9 +61,16 @@ func (p *Plan) regions(it *Item, o Operand, w, workers, rows, picks int) []rect 
 	}
 }
 
-// allParts widens what reads all of a Parts buffer to the columns that Split writes.
-func (p *Plan) touched(it *Item, o Operand, w, workers, rows, picks int) []rect {
+// touched is regions for the sake of comparing with an item that is cut otherwise: what reads all of a Parts buffer reads the columns
+// that Split writes; a tile's rows stand for all rows, since where tiles fall depends on the number of rows, and the answer must hold
+// for all of them.
+func (p *Plan) touched(it *Item, o Operand, w, workers, rows, picks int, other Cut) []rect {
 	r := p.regions(it, o, w, workers, rows, picks)
+	if it.Cut.By == Tiles && other != it.Cut {
+		for i := range r {
+			r[i].r0, r[i].r1 = 0, pickRows(it.Picked, rows, picks)
+		}
+	}
 	if p.Bufs[o.Buf].Parts && o.All {
 		for i := range r {
 			r[i].c1 = max(r[i].c1, workers)
@@ -85,7 +92,7 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 					continue
 				}
 				for w := range workers {
-					rx := p.touched(a, ox, w, workers, rows, picks)
+					rx := p.touched(a, ox, w, workers, rows, picks, b.Cut)
 					if len(rx) == 0 {
 						continue
 					}
@@ -93,7 +100,7 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 						if v == w {
 							continue
 						}
-						for _, s := range p.touched(b, oy, v, workers, rows, picks) {
+						for _, s := range p.touched(b, oy, v, workers, rows, picks, a.Cut) {
 							for _, r := range rx {
 								if r.meets(s) {
 									return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, v, what,
@@ -131,14 +138,26 @@ var arities = [codes]struct{ in, out, w0, w1 int }{
 
 // Check proves a plan: every item has its operands; every buffer holds, when it is read, the version that the reader wants, whole;
 // no worker touches what another one writes unless a barrier stands between; every step of the graph is realised; the logits are
-// what the plan ends with. It holds for the plan's number of workers, for walks of one row and of MaxRows rows.
+// what the plan ends with. It holds for the plan's number of workers, and is asked for walks of one row, of a few and many tiles, and
+// of MaxRows rows.
 func (p *Plan) Check() error {
-	for _, rows := range []int{1, p.MaxRows} {
+	for _, rows := range append([]int{1}, p.sampleRows()...) {
 		if err := p.checkRows(rows, min(rows, p.MaxPicks)); err != nil {
 			return fmt.Errorf("%d rows, %d workers: %w", rows, p.Workers, err)
 		}
 	}
 	return nil
+}
+
+// sampleRows are the row counts at which conflicts are looked for: the largest, and those at which tiles begin to be dealt otherwise.
+func (p *Plan) sampleRows() []int {
+	out := []int{p.MaxRows}
+	for _, r := range []int{TileRows, TileRows + 1, 2*TileRows + 1, 3*TileRows + 1} {
+		if r < p.MaxRows {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 func (p *Plan) checkRows(rows, picks int) error {

@@ -5,7 +5,6 @@ package walk
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
 	"ck/internal/graph"
@@ -41,6 +40,8 @@ type Walker struct {
 	cache *kv.Cache
 	arena []byte
 
+	team       *team.Team // of the current Run
+	main       func(w int)
 	batch      *Batch
 	acts       []kernel.Act // of Act buffers, by BufID
 	parts      []float32    // partial results of attention
@@ -68,15 +69,21 @@ type worker struct {
 func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) *Walker {
 	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arena: arena, acts: make([]kernel.Act, len(p.Bufs)), workers: make([]worker, p.Workers),
 		chunkStart: make([]int, p.MaxRows+1)}
-	panel := 0
+	x.main = x.run
+	panel, need := 0, 0
 	for _, s := range w.Slots {
-		if s != nil && s.mem == nil {
+		if s == nil {
+			continue
+		}
+		need = max(need, s.Format.Need(s.Cols))
+		if s.mem == nil {
 			panel = max(panel, s.pb)
 		}
 	}
 	for i := range x.workers {
 		wk := &x.workers[i]
-		wk.scratch, wk.attn = kernel.NewScratch(), kernel.NewAttnScratch()
+		wk.scratch, wk.attn = kernel.NewScratch(), &kernel.AttnScratch{}
+		wk.scratch.Grow(need)
 		wk.lo, wk.hi = make([]int32, max(plan.TileRows, p.MaxRows)), make([]int32, max(plan.TileRows, p.MaxRows))
 		wk.panel = make([]byte, panel+64)
 		wk.panel = wk.panel[-uintptr(unsafe.Pointer(&wk.panel[0]))&63:][:panel:panel]
@@ -98,11 +105,12 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 		}
 	}
 	x.sizeParts()
-	return t.Run(func(w int) { x.run(t, w) })
+	x.team = t
+	return t.Run(x.main)
 }
 
 // run is one worker's way down the list.
-func (x *Walker) run(t *team.Team, w int) {
+func (x *Walker) run(w int) {
 	wk := &x.workers[w]
 	for i := range x.Plan.Items {
 		it := &x.Plan.Items[i]
@@ -110,7 +118,7 @@ func (x *Walker) run(t *team.Team, w int) {
 			x.Hook(w, i)
 		}
 		if it.Do == plan.Barrier {
-			if !t.Barrier(w) {
+			if !x.team.Barrier(w) {
 				return
 			}
 			continue
@@ -262,6 +270,13 @@ func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
 	*m = kernel.Matmul{N: c1 - c0, K: s.Cols, Slices: it.Op.(graph.Matmul).Slices, M1: rows, Y: out[c0:], YStride: width, Add: it.Add}
 	if it.Bias {
 		m.Bias = x.w.Vectors[it.W[1]][c0:c1]
+	}
+	if it.Add {
+		if res, _ := x.floats(it.In[1]); &res[0] != &out[0] { // others still read the residual: it has a buffer of its own
+			for r := range rows {
+				copy(out[r*width+c0:r*width+c1], res[r*width+c0:])
+			}
+		}
 	}
 	if in := it.In[0]; x.Plan.Bufs[in.Buf].Act {
 		m.X = &x.acts[in.Buf]
@@ -459,14 +474,4 @@ func (x *Walker) elementwise(it *plan.Item, lo, hi int) {
 			x.tbl.Add(out[i:j], a[i:j], b[i:j])
 		}
 	}
-}
-
-// Finite reports whether all logits of picked row i are finite numbers.
-func (x *Walker) Finite(i int) bool {
-	for _, v := range x.Logits(i) {
-		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return false
-		}
-	}
-	return true
 }

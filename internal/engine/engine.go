@@ -1,0 +1,343 @@
+// Package engine runs a model on this machine: it opens the weights, keeps the state of sequences and moves rows forward.
+//
+// It joins what the packages below know separately: the graph of the model's architecture, the kernels of the machine's ISA tier,
+// the workers that the machine grants, the plans, the memory. The logits of a row are the same bits for any number of threads, any
+// cut of the prompt and any company of other rows.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"ck/internal/arch"
+	"ck/internal/gguf"
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/kv"
+	"ck/internal/numa"
+	"ck/internal/plan"
+	"ck/internal/quant"
+	"ck/internal/team"
+	"ck/internal/topo"
+	"ck/internal/walk"
+)
+
+// Options are the user's wishes; zero values mean the engine's choice.
+type Options struct {
+	Tier         string // ISA tier to force; "": the best one of the machine
+	Threads      int    // workers for generation; 0: what the machine grants
+	ThreadsBatch int    // workers for prompts; 0: Threads
+	UBatch       int    // rows of the largest walk; 0: 512
+	F32Act       bool   // activations of matmuls in float32 whatever the weights' type
+	KV           quant.Type
+	KVSet        bool  // KV was chosen; else F16
+	NoPack       bool  // no panels: weights are packed into scratch at every use
+	MemLimit     int64 // bytes that weights and cache may take; 0: what the machine has
+}
+
+// UBatchDefault is the number of rows of a prompt's walk.
+const UBatchDefault = 512
+
+// Engine is an open model with its workers.
+type Engine struct {
+	Graph   *graph.Graph
+	Tier    isa.Tier
+	Machine topo.Machine
+	Notes   []string // what was decided, for -v: one line each
+
+	model   *gguf.Model
+	opt     Options
+	tbl     *kernel.Table
+	weights walk.Weights
+	cache   *kv.Cache
+	teams   map[int]*team.Team // by size
+	cpus    []int
+	walkers map[plan.Class]*walk.Walker
+	arena   *numa.Region
+	regions []*numa.Region
+	mem     memory
+	ids     []int32 // of the walk's batch
+	batch   walk.Batch
+}
+
+// ErrContext reports that rows would lie beyond what the cache's budget or the caller's context allows.
+var ErrContext = errors.New("the context is full")
+
+// Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
+// resource is missing.
+func Open(m *gguf.Model, opt Options) (*Engine, error) {
+	e := &Engine{model: m, opt: opt, teams: map[int]*team.Team{}, walkers: map[plan.Class]*walk.Walker{}}
+	if e.opt.UBatch <= 0 {
+		e.opt.UBatch = UBatchDefault
+	}
+	if !opt.KVSet {
+		e.opt.KV = quant.F16
+	}
+	if err := e.machine(); err != nil {
+		return nil, err
+	}
+	g, err := arch.Build(source{m})
+	if err != nil {
+		return nil, &ModelError{m.Path, err}
+	}
+	e.Graph = g
+	if err := e.load(); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// ModelError says that a model file cannot be used.
+type ModelError struct {
+	Path string
+	Err  error
+}
+
+func (e *ModelError) Error() string { return fmt.Sprintf("%s: %v", e.Path, e.Err) }
+func (e *ModelError) Unwrap() error { return e.Err }
+
+// TierError says that an ISA tier cannot be had.
+type TierError struct{ Err error }
+
+func (e *TierError) Error() string { return e.Err.Error() }
+func (e *TierError) Unwrap() error { return e.Err }
+
+// machine chooses the tier and the workers.
+func (e *Engine) machine() error {
+	f := isa.Detect()
+	e.Tier = isa.Best(f)
+	if e.opt.Tier != "" {
+		t, err := isa.Parse(e.opt.Tier)
+		if err == nil {
+			err = isa.Check(t, f)
+		}
+		if err == nil && t > isa.VNNI {
+			err = fmt.Errorf("tier %s has no kernels yet; use vnni", t)
+		}
+		if err != nil {
+			return &TierError{err}
+		}
+		e.Tier = t
+	}
+	e.tbl = kernel.For(e.Tier, f)
+	m, err := topo.Read("")
+	if err != nil {
+		return err
+	}
+	e.Machine = m
+	cpus, why := m.Workers()
+	e.note("tier %s (this CPU: %s)", e.Tier, f)
+	e.note("%s", why)
+	e.cpus = cpus
+	if e.opt.Threads <= 0 {
+		e.opt.Threads = len(cpus)
+	}
+	if e.opt.ThreadsBatch <= 0 {
+		e.opt.ThreadsBatch = e.opt.Threads
+	}
+	return nil
+}
+
+func (e *Engine) note(format string, a ...any) { e.Notes = append(e.Notes, fmt.Sprintf(format, a...)) }
+
+// team is the team of n workers. More workers than the machine grants share its CPUs and do not spin.
+func (e *Engine) team(n int) (*team.Team, error) {
+	if t := e.teams[n]; t != nil {
+		return t, nil
+	}
+	cpus := make([]int, n)
+	for i := range cpus {
+		cpus[i] = e.cpus[i%len(e.cpus)]
+	}
+	t, err := team.New(cpus, team.Options{Pin: n <= len(e.cpus), Quota: len(e.cpus)})
+	if err != nil {
+		// Pinning is refused in some sandboxes: unpinned threads are slower, not wrong.
+		e.note("workers are not pinned: %v", err)
+		if t, err = team.New(cpus, team.Options{Quota: len(e.cpus)}); err != nil {
+			return nil, err
+		}
+	}
+	e.teams[n] = t
+	return t, nil
+}
+
+// Threads is the number of workers for a class of walks.
+func (e *Engine) Threads(c plan.Class) int {
+	if c == plan.Many {
+		return e.opt.ThreadsBatch
+	}
+	return e.opt.Threads
+}
+
+// buildPlan is the plan of a class.
+func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
+	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.opt.UBatch, 17)}[c]
+	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: rows,
+		Format: func(w graph.WeightID) *kernel.Format {
+			if s := e.weights.Slots[w]; s != nil {
+				return s.Format
+			}
+			return nil
+		}})
+}
+
+// walker is the plan of a class, made at its first use, with its memory.
+func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
+	if w := e.walkers[c]; w != nil {
+		return w, nil
+	}
+	p, err := e.buildPlan(c)
+	if err != nil {
+		return nil, err
+	}
+	if e.arena == nil || len(e.arena.Bytes()) < p.Arena {
+		// Walks run one at a time and keep nothing between them, so all plans use one arena; older walkers are made anew.
+		if e.arena != nil {
+			e.arena.Free()
+		}
+		clear(e.walkers)
+		if e.arena, err = numa.Alloc(p.Arena+64, numa.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	w := walk.New(p, e.tbl, e.weights, e.cache, e.arena.Bytes())
+	e.walkers[c] = w
+	return w, nil
+}
+
+// Explain prints the plan of a class.
+func (e *Engine) Explain(w io.Writer, c plan.Class) error {
+	p, err := e.buildPlan(c)
+	if err != nil {
+		return err
+	}
+	return p.Explain(w)
+}
+
+// Plan is the plan of a class, for tests and measurements.
+func (e *Engine) Plan(c plan.Class) (*plan.Plan, error) { return e.buildPlan(c) }
+
+// NewSeq starts an empty sequence.
+func (e *Engine) NewSeq() int { return e.cache.NewSeq() }
+
+// Len is the number of positions of a sequence; Truncate forgets those from n on; Drop ends it.
+func (e *Engine) Len(seq int) int       { return e.cache.Len(seq) }
+func (e *Engine) Truncate(seq, n int)   { e.cache.Truncate(seq, n) }
+func (e *Engine) Drop(seq int)          { e.cache.Drop(seq) }
+func (e *Engine) CacheUsedBytes() int64 { return e.cache.UsedBytes() }
+func (e *Engine) KVPerPosition() int64  { return e.cache.BytesPerPosition() }
+
+// Want says which rows' logits Forward computes.
+type Want uint8
+
+const (
+	None Want = iota // only the state moves on
+	Last             // of the last row
+	All              // of every row
+)
+
+// Forward appends ids to a sequence and calls each with the index in ids and the logits [vocabulary] of the wanted rows, in order;
+// the slice is the engine's own until the next walk. It stops between walks when ctx ends. After an error the sequence is as long as
+// before.
+func (e *Engine) Forward(ctx context.Context, seq int, ids []int32, want Want, each func(i int, logits []float32) error) error {
+	start := e.cache.Len(seq)
+	err := e.forward(ctx, seq, ids, want, each)
+	if err != nil {
+		e.cache.Truncate(seq, start)
+	}
+	return err
+}
+
+func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, each func(int, []float32) error) error {
+	for i, id := range ids {
+		if id < 0 || int(id) >= e.Graph.Vocab {
+			return fmt.Errorf("token %d of the prompt is id %d, the vocabulary has %d", i, id, e.Graph.Vocab)
+		}
+	}
+	for done := 0; done < len(ids); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(e.opt.UBatch, len(ids)-done)
+		pos := e.cache.Len(seq)
+		b := &e.batch
+		b.IDs, b.Pos, b.Seq, b.Pick = ids[done:done+n], b.Pos[:0], b.Seq[:0], b.Pick[:0]
+		for i := range n {
+			b.Pos, b.Seq = append(b.Pos, int32(pos+i)), append(b.Seq, seq)
+			if want == All || want == Last && done+i == len(ids)-1 {
+				b.Pick = append(b.Pick, int32(i))
+			}
+		}
+		w, err := e.Walk(b)
+		if err != nil {
+			return err
+		}
+		for i, row := range b.Pick {
+			if err := each(done+int(row), w.Logits(i)); err != nil {
+				return err
+			}
+		}
+		done += n
+	}
+	return nil
+}
+
+// Walk runs one walk over rows of any sequences: continuous batching, speculation and Forward stand on it. Positions must continue
+// their sequences.
+func (e *Engine) Walk(b *walk.Batch) (*walk.Walker, error) {
+	for i, s := range b.Seq {
+		if err := e.cache.Reserve(s, max(e.cache.Len(s), int(b.Pos[i])+1)); err != nil {
+			return nil, err
+		}
+	}
+	c := plan.ClassOf(len(b.IDs))
+	w, err := e.walker(c)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.team(e.Threads(c))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Run(t, b); err != nil {
+		return nil, e.fault(err)
+	}
+	return w, nil
+}
+
+// Hold pins the calling goroutine as worker 0 of generation until release is called; see team.Hold.
+func (e *Engine) Hold() (release func()) {
+	t, err := e.team(e.opt.Threads)
+	if err != nil {
+		return func() {}
+	}
+	return t.Hold()
+}
+
+// fault names the file behind a memory fault.
+func (e *Engine) fault(err error) error {
+	var f *team.Fault
+	if errors.As(err, &f) {
+		if path, ok := e.model.FileAt(f.Addr); ok {
+			return &ModelError{path, errors.New("a page of the mapped file cannot be read; was the file truncated or overwritten while in use?")}
+		}
+	}
+	return err
+}
+
+// Close ends the workers and gives memory back. The model is the caller's.
+func (e *Engine) Close() {
+	for _, t := range e.teams {
+		t.Close()
+	}
+	for _, r := range e.regions {
+		r.Free()
+	}
+	if e.arena != nil {
+		e.arena.Free()
+	}
+}

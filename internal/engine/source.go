@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"fmt"
+
+	"ck/internal/gguf"
+	"ck/internal/quant"
+)
+
+// source shows a model to package arch.
+type source struct{ m *gguf.Model }
+
+func (s source) String(key string) (string, bool) { return s.m.KV.String(key) }
+func (s source) Int(key string) (int64, bool)     { return s.m.KV.Int(key) }
+func (s source) Float(key string) (float64, bool) { return s.m.KV.Float(key) }
+func (s source) Bools(key string) ([]bool, bool)  { return s.m.KV.Bools(key) }
+func (s source) Shape(name string) (int, int, bool) {
+	t := s.m.Tensor(name)
+	if t == nil {
+		return 0, 0, false
+	}
+	return t.Rows(), t.Cols(), true
+}
+
+// vectorElems bounds what Vector decodes: norms, biases, rope factors.
+const vectorElems = 1 << 22
+
+func (s source) Vector(name string) ([]float32, error) {
+	t := s.m.Tensor(name)
+	if t == nil {
+		return nil, fmt.Errorf("tensor %s: is missing", name)
+	}
+	n := t.Rows() * t.Cols()
+	if n > vectorElems {
+		return nil, fmt.Errorf("tensor %s: has %d elements, a vector has at most %d", name, n, vectorElems)
+	}
+	if !decodable(t.Type) {
+		return nil, fmt.Errorf("tensor %s: type %s cannot be decoded", name, t.Type)
+	}
+	v := make([]float32, n)
+	err := s.m.Guard(func() error {
+		quant.Decode(t.Type, v, t.Data)
+		return nil
+	})
+	return v, err
+}
+
+// decodable reports whether weights of the type can be used.
+func decodable(t quant.Type) bool {
+	switch t {
+	case quant.I8, quant.I16, quant.I32, quant.I64, quant.F64, quant.Q8_1, quant.Q8_K:
+		return false
+	}
+	return t.Known()
+}

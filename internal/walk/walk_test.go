@@ -1,0 +1,483 @@
+package walk
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/kv"
+	"ck/internal/plan"
+	"ck/internal/quant"
+	"ck/internal/team"
+)
+
+// model is a random graph with random weights.
+type model struct {
+	g     *graph.Graph
+	types []quant.Type
+	raw   [][]byte // rows one after another
+}
+
+func (m *model) row(w graph.WeightID, r int) []byte {
+	n := m.types[w].RowBytes(m.g.Weights[w].Cols)
+	return m.raw[w][r*n : (r+1)*n]
+}
+
+func (m *model) exact(w graph.WeightID, r int, dst []float64) {
+	quant.Exact(m.types[w], dst, m.row(w, r))
+}
+
+// randomModel draws a graph: an embedding, a few layers of random steps in random order, logits. All widths are multiples of 32;
+// matmuls of K 512 and more may have slices.
+func randomModel(rng *rand.Rand, types []quant.Type) *model {
+	g := &graph.Graph{Context: 4096, Vocab: 64 + rng.IntN(80)}
+	m := &model{g: g}
+	pick := func(n ...int) int { return n[rng.IntN(len(n))] }
+	grain := 32
+	for _, t := range types {
+		grain = max(grain, t.BlockElems())
+	}
+	widths := []int{2 * grain, 3 * grain, 8 * grain}
+	n := 0
+	weight := func(rows, cols int) graph.WeightID {
+		n++
+		return g.NewWeight(fmt.Sprintf("w%d", n), rows, cols)
+	}
+	step := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+		v := g.NewValue(fmt.Sprintf("v%d", len(g.Values)), width)
+		g.Values[v].Picked = len(in) > 0 && g.Values[in[0]].Picked
+		g.Add(op, g.Values[v].Name, in, []graph.ValueID{v}, w...)
+		return v
+	}
+	linear := func(x graph.ValueID, width int) graph.ValueID {
+		k := g.Width(x)
+		w := []graph.WeightID{weight(width, k)}
+		if rng.IntN(3) == 0 {
+			w = append(w, weight(1, width))
+		}
+		return step(graph.Matmul{Slices: graph.SlicesFor(k, 0)}, width, []graph.ValueID{x}, w...)
+	}
+	norm := func(x graph.ValueID, group int) graph.ValueID {
+		return step(graph.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, weight(1, max(group, (1-min(group, 1))*g.Width(x))))
+	}
+	attend := func(x graph.ValueID) graph.ValueID {
+		d, dv, kv := pick(8, 16, 24, 32), pick(8, 16, 24, 32), pick(1, 2, 3, 4)
+		heads := kv * pick(1, 2, 4)
+		for heads*dv%grain != 0 {
+			heads += kv
+		}
+		q, k, v := linear(x, heads*d), linear(x, kv*d), linear(x, kv*dv)
+		if rng.IntN(2) == 0 {
+			q, k = norm(q, d), norm(k, d)
+		}
+		rope := graph.Rotate{Table: len(g.Ropes), D: d, Neox: rng.IntN(2) == 0}
+		r := graph.Rope{Scale: 1}
+		for i := range d / pick(2, 4) {
+			r.InvFreq = append(r.InvFreq, math.Pow(10000, -float64(2*i)/float64(d)))
+		}
+		g.Ropes = append(g.Ropes, r)
+		q, k = step(rope, g.Width(q), []graph.ValueID{q}), step(rope, g.Width(k), []graph.ValueID{k})
+		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
+		return step(graph.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d))}, heads*dv, []graph.ValueID{q, k, v})
+	}
+	hidden := pick(widths...)
+	x := step(graph.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
+	for range 1 + rng.IntN(4) {
+		a := x
+		if rng.IntN(4) > 0 {
+			a = norm(x, 0)
+		}
+		switch rng.IntN(4) {
+		case 0, 1:
+			a = attend(a)
+		case 2:
+			f := pick(widths...)
+			a = step(graph.SwiGLU{}, f, []graph.ValueID{linear(a, f), linear(a, f)})
+		}
+		a = linear(a, hidden)
+		if rng.IntN(5) == 0 {
+			x = step(graph.Add{}, hidden, []graph.ValueID{a, x})
+		} else {
+			x = step(graph.Add{}, hidden, []graph.ValueID{x, a})
+		}
+	}
+	last := g.NewValue("last", hidden)
+	g.Values[last].Picked = true
+	g.Add(graph.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	g.Logits = linear(norm(last, 0), g.Vocab)
+	for _, w := range g.Weights {
+		t := types[rng.IntN(len(types))]
+		if w.Rows == 1 {
+			t = quant.F32
+		}
+		b := make([]byte, w.Rows*t.RowBytes(w.Cols))
+		if w.Rows == 1 {
+			for i := range w.Cols {
+				binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(1+0.3*rng.NormFloat64())))
+			}
+		} else {
+			quant.RandomBlocks(t, b, rng, float32(1/math.Sqrt(float64(w.Cols))))
+		}
+		m.types, m.raw = append(m.types, t), append(m.raw, b)
+	}
+	return m
+}
+
+// setup is one way to run a model.
+type setup struct {
+	tier    isa.Tier
+	workers int
+	ubatch  int
+	f32     bool
+	kv      quant.Type
+	noPack  bool
+}
+
+// aligned is n bytes at a multiple of 64.
+func aligned(n int) []byte {
+	b := make([]byte, n+64)
+	return b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
+}
+
+// runner holds what lives as long as a state: slots, cache, walkers.
+type runner struct {
+	m     *model
+	s     setup
+	tbl   *kernel.Table
+	w     Weights
+	cache *kv.Cache
+	team  *team.Team
+}
+
+func newRunner(t testing.TB, m *model, s setup) *runner {
+	t.Helper()
+	r := &runner{m: m, s: s, tbl: kernel.For(s.tier, isa.Detect())}
+	n := len(m.g.Weights)
+	r.w = Weights{Slots: make([]*Slot, n), Vectors: make([][]float32, n), Decode: make([]func(int, []float32), n)}
+	for i, w := range m.g.Weights {
+		id := graph.WeightID(i)
+		if w.Rows == 1 {
+			r.w.Vectors[i] = make([]float32, w.Cols)
+			quant.Decode(m.types[i], r.w.Vectors[i], m.raw[i])
+			continue
+		}
+		r.w.Decode[i] = func(row int, dst []float32) { quant.Decode(m.types[id], dst, m.row(id, row)) }
+		f := r.tbl.Format(m.types[i], s.f32)
+		var mem []byte
+		if b := PanelsBytes(w.Rows, w.Cols, f); b > 0 && !s.noPack {
+			mem = aligned(b)
+		}
+		r.w.Slots[i] = NewSlot(w.Rows, w.Cols, f, func(row int) []byte { return m.row(id, row) }, mem)
+	}
+	var layers []kv.Layer
+	for _, c := range m.g.Caches {
+		f, err := r.tbl.KV(s.kv, c.D, c.Dv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
+	}
+	r.cache = kv.New(layers, func(n int) ([]byte, error) { return aligned(n)[:n], nil }, 0)
+	cpus := make([]int, s.workers)
+	var err error
+	if r.team, err = team.New(cpus, team.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.team.Close)
+	return r
+}
+
+func (r *runner) plan(t testing.TB, rows int) *plan.Plan {
+	t.Helper()
+	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Format: func(w graph.WeightID) *kernel.Format {
+		return r.w.Slots[w].Format
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run walks the sequences one after another in pieces of ubatch rows and returns the logits of all rows.
+func (r *runner) run(t testing.TB, seqs [][]int32) [][]float32 {
+	t.Helper()
+	walkers := map[int]*Walker{}
+	var out [][]float32
+	for _, ids := range seqs {
+		seq := r.cache.NewSeq()
+		for at := 0; at < len(ids); {
+			n := min(r.s.ubatch, len(ids)-at)
+			class := int(plan.ClassOf(n))
+			w := walkers[class]
+			if w == nil {
+				p := r.plan(t, []int{1, 16, 512}[class]) // most walks have fewer rows than the plan has room for
+				if err := p.Check(); err != nil {
+					t.Fatalf("%+v: %v", r.s, err)
+				}
+				w = New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+				walkers[class] = w
+			}
+			b := &Batch{IDs: ids[at : at+n]}
+			for i := range n {
+				b.Pos, b.Seq, b.Pick = append(b.Pos, int32(at+i)), append(b.Seq, seq), append(b.Pick, int32(i))
+			}
+			if err := r.cache.Reserve(seq, at+n); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Run(r.team, b); err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				out = append(out, append([]float32(nil), w.Logits(i)...))
+			}
+			at += n
+		}
+		r.cache.Drop(seq)
+	}
+	return out
+}
+
+// reference is the same in float64.
+func (m *model) reference(seqs [][]int32) [][]float64 {
+	var in graph.Input
+	for s, ids := range seqs {
+		for i, id := range ids {
+			in.IDs, in.Pos, in.Seq = append(in.IDs, id), append(in.Pos, int32(i)), append(in.Seq, int32(s))
+			in.Pick = append(in.Pick, int32(len(in.Pick)))
+		}
+	}
+	return graph.Interpret(m.g, in, m.exact)
+}
+
+func randomIDs(rng *rand.Rand, vocab, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(rng.IntN(vocab))
+	}
+	return ids
+}
+
+// relative is rms(got-want) / rms(want - mean), over all rows.
+func relative(got [][]float32, want [][]float64) float64 {
+	var d2, c2 float64
+	for i, w := range want {
+		mean := 0.0
+		for _, v := range w {
+			mean += v / float64(len(w))
+		}
+		for j, v := range w {
+			d := float64(got[i][j]) - v
+			d2, c2 = d2+d*d, c2+(v-mean)*(v-mean)
+		}
+	}
+	return math.Sqrt(d2 / c2)
+}
+
+func sameBits(a, b [][]float32) error {
+	for i := range a {
+		for j := range a[i] {
+			if math.Float32bits(a[i][j]) != math.Float32bits(b[i][j]) {
+				return fmt.Errorf("row %d, logit %d: %g (%#x) and %g (%#x)", i, j, a[i][j], math.Float32bits(a[i][j]), b[i][j], math.Float32bits(b[i][j]))
+			}
+		}
+	}
+	return nil
+}
+
+// Random graphs, walked with float32 activations and caches, agree with the float64 interpreter; every number of workers, every cut of
+// the prompt and unpacked weights give the same bits.
+func TestRandomGraphs(t *testing.T) {
+	sets := [][]quant.Type{{quant.F32}, {quant.F16, quant.F32}, {quant.Q8_0, quant.Q4_0, quant.Q5_1}, {quant.Q4_K, quant.Q6_K}, {quant.IQ4_NL, quant.BF16}}
+	graphs := 40
+	if testing.Short() {
+		graphs = 8
+	}
+	tiers := isa.Available(isa.Detect())
+	for i := range graphs {
+		rng := rand.New(rand.NewPCG(uint64(i), 7))
+		m := randomModel(rng, sets[i%len(sets)])
+		if err := m.g.Check(); err != nil {
+			t.Fatal(err)
+		}
+		seqs := [][]int32{randomIDs(rng, m.g.Vocab, 1+rng.IntN(150)), randomIDs(rng, m.g.Vocab, 1+rng.IntN(40))}
+		base := setup{tier: tiers[rng.IntN(len(tiers))], workers: 1, ubatch: 512, f32: true, kv: quant.F32}
+		got := newRunner(t, m, base).run(t, seqs)
+		if rel := relative(got, m.reference(seqs)); !(rel < 2e-5) {
+			t.Errorf("graph %d, tier %s: relative error %.2e against the interpreter", i, base.tier, rel)
+		}
+		for _, f32 := range []bool{true, false} {
+			base.f32 = f32
+			base.kv = []quant.Type{quant.F32, quant.F16, quant.Q8_0}[rng.IntN(3)]
+			want := newRunner(t, m, base).run(t, seqs)
+			for _, v := range []setup{{workers: 2, ubatch: 7}, {workers: 3, ubatch: 1}, {workers: 2, ubatch: 50}, {workers: 5, ubatch: 512}, {workers: 2, ubatch: 33, noPack: true}} {
+				v.tier, v.f32, v.kv = base.tier, f32, base.kv
+				if err := sameBits(want, newRunner(t, m, v).run(t, seqs)); err != nil {
+					t.Errorf("graph %d: %+v: %v", i, v, err)
+				}
+			}
+		}
+	}
+}
+
+// Every step, barrier and operand of a plan matters: with any one of them deleted, either the check refuses the plan, or the logits
+// change.
+func TestPlanMutations(t *testing.T) {
+	total, refused, changed := 0, 0, 0
+	for _, rows := range []int{1, 9, 40} {
+		for seed := range uint64(4) {
+			rng := rand.New(rand.NewPCG(seed, uint64(rows)))
+			m := randomModel(rng, []quant.Type{quant.Q8_0, quant.F32})
+			s := setup{tier: isa.Best(isa.Detect()), workers: 2, ubatch: rows, kv: quant.F16}
+			p := newRunner(t, m, s).plan(t, rows)
+			if err := p.Check(); err != nil {
+				t.Fatal(err)
+			}
+			for name, mutant := range mutants(p) {
+				total++
+				if mutant.Check() != nil {
+					refused++
+					continue
+				}
+				ids := [][]int32{randomIDs(rng, m.g.Vocab, rows)}
+				want := newRunner(t, m, s).run(t, ids)
+				if got := runPlan(t, m, s, mutant, ids[0]); sameBits(want, got) != nil {
+					changed++
+					continue
+				}
+				t.Errorf("%d rows, seed %d: nobody noticed that %s was deleted", rows, seed, name)
+			}
+		}
+	}
+	t.Logf("%d mutants: %d refused by the check, %d seen in the logits", total, refused, changed)
+}
+
+// mutants are copies of p with one item or one operand deleted, by what is missing.
+func mutants(p *plan.Plan) map[string]*plan.Plan {
+	out := map[string]*plan.Plan{}
+	for i := range p.Items {
+		q := *p
+		q.Items = append(append([]plan.Item{}, p.Items[:i]...), p.Items[i+1:]...)
+		out[fmt.Sprintf("item %d %s %s", i, p.Items[i].Do, p.Items[i].Name)] = &q
+		it := &p.Items[i]
+		for list, ops := range [][]plan.Operand{it.In, it.Out} {
+			for j := range ops {
+				q := *p
+				q.Items = append([]plan.Item{}, p.Items...)
+				fewer := append(append([]plan.Operand{}, ops[:j]...), ops[j+1:]...)
+				if list == 0 {
+					q.Items[i].In = fewer
+				} else {
+					q.Items[i].Out = fewer
+				}
+				out[fmt.Sprintf("operand %d/%d of item %d %s %s", list, j, i, it.Do, it.Name)] = &q
+			}
+		}
+		for j := range it.W {
+			q := *p
+			q.Items = append([]plan.Item{}, p.Items...)
+			q.Items[i].W = append(append([]graph.WeightID{}, it.W[:j]...), it.W[j+1:]...)
+			out[fmt.Sprintf("weight %d of item %d %s %s", j, i, it.Do, it.Name)] = &q
+		}
+	}
+	return out
+}
+
+// runPlan walks one given plan over one sequence.
+func runPlan(t testing.TB, m *model, s setup, p *plan.Plan, ids []int32) (out [][]float32) {
+	t.Helper()
+	r := newRunner(t, m, s)
+	seq := r.cache.NewSeq()
+	if err := r.cache.Reserve(seq, len(ids)); err != nil {
+		t.Fatal(err)
+	}
+	b := &Batch{IDs: ids}
+	for i := range ids {
+		b.Pos, b.Seq, b.Pick = append(b.Pos, int32(i)), append(b.Seq, seq), append(b.Pick, int32(i))
+	}
+	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	if err := w.Run(r.team, b); err != nil {
+		return [][]float32{{float32(math.NaN())}}
+	}
+	for i := range ids {
+		out = append(out, append([]float32(nil), w.Logits(i)...))
+	}
+	return out
+}
+
+// Explain shows every item and the numbers of the plan.
+func TestExplain(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	m := randomModel(rng, []quant.Type{quant.Q8_0})
+	p := newRunner(t, m, setup{workers: 2, kv: quant.F16}).plan(t, 1)
+	var b strings.Builder
+	if err := p.Explain(&b); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(b.String(), "\n"); lines != len(p.Items)+2 {
+		t.Errorf("%d lines for %d items:\n%s", lines, len(p.Items), b.String())
+	}
+}
+
+// Rows of several sequences in one walk have the bits that they have alone.
+func TestMixedSequences(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 5))
+	m := randomModel(rng, []quant.Type{quant.Q4_0, quant.F16})
+	s := setup{tier: isa.Best(isa.Detect()), workers: 2, ubatch: 64, kv: quant.F16}
+	a, b := randomIDs(rng, m.g.Vocab, 23), randomIDs(rng, m.g.Vocab, 23)
+	want := newRunner(t, m, s).run(t, [][]int32{a, b})
+	r := newRunner(t, m, s)
+	batch := &Batch{}
+	for i := range a {
+		for s, ids := range [][]int32{a, b} {
+			batch.IDs, batch.Pos, batch.Seq = append(batch.IDs, ids[i]), append(batch.Pos, int32(i)), append(batch.Seq, s)
+			batch.Pick = append(batch.Pick, int32(len(batch.Pick)))
+		}
+	}
+	for range 2 {
+		if err := r.cache.Reserve(r.cache.NewSeq(), len(a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.plan(t, len(batch.IDs))
+	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	if err := w.Run(r.team, batch); err != nil {
+		t.Fatal(err)
+	}
+	got := make([][]float32, len(want))
+	for i := range a {
+		got[i], got[len(a)+i] = w.Logits(2*i), w.Logits(2*i+1)
+	}
+	if err := sameBits(want, got); err != nil {
+		t.Error(err)
+	}
+}
+
+// A walk allocates nothing.
+func TestWalkAllocatesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 9))
+	m := randomModel(rng, []quant.Type{quant.Q8_0})
+	r := newRunner(t, m, setup{tier: isa.Best(isa.Detect()), workers: 1, kv: quant.F16})
+	seq := r.cache.NewSeq()
+	if err := r.cache.Reserve(seq, 8); err != nil {
+		t.Fatal(err)
+	}
+	p := r.plan(t, 1)
+	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	b := &Batch{IDs: []int32{1}, Pos: []int32{3}, Seq: []int{seq}, Pick: []int32{0}}
+	run := func() {
+		if err := w.Run(r.team, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	if n := testing.AllocsPerRun(100, run); n > 1 { // the closure of Run
+		t.Errorf("%.0f allocations a walk", n)
+	}
+}
