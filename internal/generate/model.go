@@ -1,0 +1,297 @@
+package generate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"ck/internal/gguf"
+	"ck/internal/hf"
+	"ck/internal/tokenizer"
+)
+
+// Model is an open model with all that text needs: weights, tokenizer, chat templates.
+type Model struct {
+	Weights *gguf.Model
+	Tok     *tokenizer.Tokenizer
+	Name    string // general.name, else the last element of the path
+	Path    string // as opened; "" for the built-in model
+	Raw     bool   // prompts are sent as they are unless a template is asked for (metadata ck.prompt.default = raw)
+	Context int    // positions that the model was trained for; 0 if the file does not say
+
+	// Template is the model's chat template, Jinja source; "" if it has none.
+	Template string
+
+	named    map[string]string // further templates of the model
+	bos, eos string            // texts that templates see
+	controls controls
+}
+
+// InputError says that an input cannot be used: it is missing, damaged, unsupported or too long.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+func (e *InputError) Unwrap() error { return e.Err }
+
+func inputf(format string, args ...any) error { return &InputError{fmt.Errorf(format, args...)} }
+
+const (
+	maxTemplateFile = 1 << 20 // bytes of a template, as internal/template reads
+	maxJSONFile     = 1 << 26 // bytes of tokenizer_config.json
+)
+
+// Open opens a model: a GGUF file, the first part of a split one, a folder as Hugging Face lays it out, or the built-in model for
+// "". Errors are *InputError, but for a file that may not be read: that is fs.ErrPermission, without an *InputError around it.
+func Open(path string) (*Model, error) {
+	m, err := open(path)
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		if in := (*InputError)(nil); !errors.As(err, &in) {
+			err = &InputError{err}
+		}
+	}
+	return m, err
+}
+
+func open(path string) (*Model, error) {
+	if path == "" {
+		return openBuiltin()
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s: %w; give a GGUF file or a model folder with -m", path, fs.ErrNotExist)
+		}
+		if e := (*fs.PathError)(nil); errors.As(err, &e) {
+			err = e.Err
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if info.IsDir() {
+		return openFolder(path)
+	}
+	if base := filepath.Base(path); base == "config.json" || strings.HasSuffix(base, ".safetensors") {
+		return nil, fmt.Errorf("%s: this is one file of a model folder; open the folder %s", path, filepath.Dir(path))
+	}
+	w, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromGGUF(w, path)
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// fromGGUF makes the Model of a GGUF file, which stays the caller's if it fails.
+func fromGGUF(w *gguf.Model, path string) (*Model, error) {
+	name := path
+	if name == "" {
+		name = w.Path
+	}
+	tok, err := tokenizer.FromGGUF(w.KV)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	m := newModel(w, tok, path)
+	m.Template, _ = w.KV.String("tokenizer.chat_template")
+	m.named = map[string]string{}
+	for _, k := range w.KV.Keys() {
+		if n, ok := strings.CutPrefix(k, "tokenizer.chat_template."); ok {
+			m.named[n], _ = w.KV.String(k)
+		}
+	}
+	m.defaultTemplate()
+	return m, nil
+}
+
+// openFolder opens a folder with config.json and safetensors.
+func openFolder(dir string) (*Model, error) {
+	if _, err := os.Stat(filepath.Join(dir, "config.json")); errors.Is(err, fs.ErrNotExist) {
+		return nil, noModel(dir)
+	}
+	w, err := hf.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	m, err := fromFolder(w, dir)
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func fromFolder(w *gguf.Model, dir string) (*Model, error) {
+	tok, err := tokenizer.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := newModel(w, tok, dir)
+	return m, m.folderTemplates(dir)
+}
+
+// noModel says what was looked for in a folder without config.json.
+func noModel(dir string) error {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.gguf"))
+	switch {
+	case len(files) == 1:
+		return fmt.Errorf("%s: no model folder (no config.json), but it holds a GGUF file; open %s", dir, files[0])
+	case len(files) > 1:
+		return fmt.Errorf("%s: no model folder (no config.json), but it holds %d GGUF files; open one of them, as %s", dir, len(files), files[0])
+	}
+	return fmt.Errorf("%s: a folder without a model: looked for config.json with *.safetensors, and for *.gguf; name a model file or folder", dir)
+}
+
+// newModel fills in what the metadata and the tokenizer say.
+func newModel(w *gguf.Model, tok *tokenizer.Tokenizer, path string) *Model {
+	m := &Model{Weights: w, Tok: tok, Path: path}
+	m.Name, _ = w.KV.String("general.name")
+	if m.Name == "" {
+		m.Name = filepath.Base(filepath.Clean(path))
+	}
+	if arch, ok := w.KV.String("general.architecture"); ok {
+		n, _ := w.KV.Int(arch + ".context_length")
+		m.Context = int(max(n, 0))
+	}
+	mode, _ := w.KV.String("ck.prompt.default")
+	m.Raw = mode == "raw"
+	if id, ok := tok.BOS(); ok {
+		m.bos = tok.Piece(id)
+	}
+	if id, ok := tok.EOS(); ok {
+		m.eos = tok.Piece(id)
+	}
+	m.controls = newControls(tok)
+	return m
+}
+
+// Close unmaps the model's files.
+func (m *Model) Close() error { return m.Weights.Close() }
+
+// tokenizerConfig is the part of tokenizer_config.json (or chat_template.json) that concerns text.
+type tokenizerConfig struct {
+	ChatTemplate json.RawMessage `json:"chat_template"` // a string, or a list of {name, template}
+	BOS          json.RawMessage `json:"bos_token"`     // a string, or {content}
+	EOS          json.RawMessage `json:"eos_token"`
+}
+
+// folderTemplates reads the chat templates of a folder: chat_template.jinja and additional_chat_templates/NAME.jinja, which newer
+// folders have, else chat_template.json, else tokenizer_config.json, whose bos_token and eos_token templates see.
+func (m *Model) folderTemplates(dir string) error {
+	m.named = map[string]string{}
+	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
+		path := filepath.Join(dir, name)
+		b, err := readFile(path, maxJSONFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var c tokenizerConfig
+		if err := json.Unmarshal(b, &c); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := m.takeConfig(c); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	more, _ := filepath.Glob(filepath.Join(dir, "additional_chat_templates", "*.jinja"))
+	for _, path := range append(more, filepath.Join(dir, "chat_template.jinja")) {
+		b, err := readFile(path, maxTemplateFile)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if filepath.Dir(path) == filepath.Clean(dir) {
+			m.Template = string(b)
+		} else {
+			m.named[strings.TrimSuffix(filepath.Base(path), ".jinja")] = string(b)
+		}
+	}
+	m.defaultTemplate()
+	return nil
+}
+
+func (m *Model) takeConfig(c tokenizerConfig) error {
+	if s, ok := tokenText(c.BOS); ok {
+		m.bos = s
+	}
+	if s, ok := tokenText(c.EOS); ok {
+		m.eos = s
+	}
+	if len(c.ChatTemplate) == 0 || string(c.ChatTemplate) == "null" {
+		return nil
+	}
+	if json.Unmarshal(c.ChatTemplate, &m.Template) == nil {
+		return nil
+	}
+	var list []struct{ Name, Template string }
+	if json.Unmarshal(c.ChatTemplate, &list) != nil {
+		return errors.New("chat_template is neither a string nor a list of {name, template}")
+	}
+	for _, t := range list {
+		m.named[t.Name] = t.Template
+	}
+	return nil
+}
+
+// defaultTemplate takes the template named default where there is no other.
+func (m *Model) defaultTemplate() {
+	if m.Template == "" {
+		m.Template = m.named["default"]
+	}
+}
+
+// tokenText is the text of a special token as tokenizer_config.json writes it.
+func tokenText(b json.RawMessage) (string, bool) {
+	var s *string
+	if len(b) > 0 && json.Unmarshal(b, &s) == nil && s != nil {
+		return *s, true
+	}
+	var token struct{ Content *string }
+	if len(b) > 0 && json.Unmarshal(b, &token) == nil && token.Content != nil {
+		return *token.Content, true
+	}
+	return "", false
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is not a regular file", path)
+	}
+	if err == nil && info.Size() > limit {
+		return nil, fmt.Errorf("%s: has %d bytes, limit is %d", path, info.Size(), limit)
+	}
+	if err == nil {
+		var b []byte
+		if b, err = os.ReadFile(path); err == nil {
+			return b, nil
+		}
+	}
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		err = e.Err
+	}
+	return nil, fmt.Errorf("%s: %w", path, err)
+}
+
+// TemplateNames lists the names that FindTemplate knows: the model's own first.
+func (m *Model) TemplateNames() []string {
+	own := []string{}
+	for n := range m.named {
+		own = append(own, n)
+	}
+	slices.Sort(own)
+	return append(own, builtinTemplates()...)
+}

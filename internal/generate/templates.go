@@ -1,0 +1,79 @@
+package generate
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"ck/internal/template"
+)
+
+// templateFiles are the formats that --template knows by name, for models whose file has no template: the formats' documented
+// turns, in Jinja of our own. Each is named after the family that made it common.
+//
+//go:embed templates/*.jinja
+var templateFiles embed.FS
+
+// builtinTemplate is the source of a built-in template, "" if there is none of that name.
+func builtinTemplate(name string) string {
+	b, err := templateFiles.ReadFile("templates/" + name + ".jinja")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(b), "\n") // the file's line end is no part of the template
+}
+
+// builtinTemplates lists the names of the built-in templates, sorted.
+func builtinTemplates() []string {
+	files, err := templateFiles.ReadDir("templates")
+	if err != nil {
+		panic(err) // the folder is part of the program
+	}
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = strings.TrimSuffix(f.Name(), ".jinja")
+	}
+	return names
+}
+
+// ErrNoTemplate says that the model has no chat template and none was named.
+var ErrNoTemplate = errors.New("the model has no chat template; name one with --template, or send the text as it is with --raw")
+
+// ErrTemplateName says that a template's name means nothing.
+var ErrTemplateName = errors.New("neither a template's name nor a file")
+
+// FindTemplate parses the template that name means: "" the model's own, else one of the model's named ones, a built-in one, or a
+// file. ErrNoTemplate (for "") and ErrTemplateName say that there is none; a file that may not be read is fs.ErrPermission; errors
+// in a template or file are *InputError.
+func (m *Model) FindTemplate(name string) (*template.Template, error) {
+	label := name
+	source, ok := m.named[name]
+	switch {
+	case name == "":
+		if m.Template == "" {
+			return nil, ErrNoTemplate
+		}
+		label, source = "of the model", m.Template
+	case ok:
+	case builtinTemplate(name) != "":
+		source = builtinTemplate(name)
+	default:
+		b, err := readFile(name, maxTemplateFile)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("%q: %w; the names are %s", name, ErrTemplateName, strings.Join(m.TemplateNames(), ", "))
+		case errors.Is(err, fs.ErrPermission):
+			return nil, err
+		case err != nil:
+			return nil, &InputError{err}
+		}
+		source = string(b)
+	}
+	t, err := template.Parse(label, source)
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	return t, nil
+}
