@@ -2,8 +2,9 @@
 //
 //	builtin IN.gguf OUT.gguf
 //
-// Matrices become Q8_0, F16 where a row is no multiple of Q8_0's blocks; norms stay F32. The vocabulary is kept. Metadata is added:
-// name, licence and source, that prompts are sent as they are, and a chat template that joins the turns to one story.
+// Matrices become F16, norms stay F32. (Tried: Q8_0 where a row is a multiple of its blocks, 345,056 bytes. The greedy text leaves the
+// published one after 114 tokens, also with activations in F32.) The vocabulary is kept. Metadata is added: licence and source, that
+// prompts are sent as they are, and a chat template that joins the turns to one story.
 package main
 
 import (
@@ -77,7 +78,7 @@ func metadata(in *gguf.Metadata) *gguf.Metadata {
 	kv.Set("general.author", "Andrej Karpathy")
 	kv.Set("general.license", "mit")
 	kv.Set("general.source.url", "https://huggingface.co/karpathy/tinyllamas")
-	kv.Set("general.file_type", uint32(7)) // mostly Q8_0 (llama.h, LLAMA_FTYPE_MOSTLY_Q8_0)
+	kv.Set("general.file_type", uint32(1)) // mostly F16 (llama.h, LLAMA_FTYPE_MOSTLY_F16)
 	kv.Set("ck.prompt.default", "raw")
 	kv.Set("tokenizer.chat_template", strings.TrimSuffix(story, "\n"))
 	return kv
@@ -85,13 +86,10 @@ func metadata(in *gguf.Metadata) *gguf.Metadata {
 
 // typeOf is the type that a tensor gets.
 func typeOf(t *gguf.Tensor) quant.Type {
-	switch {
-	case len(t.Shape) == 1:
+	if len(t.Shape) == 1 {
 		return quant.F32
-	case t.Cols()%quant.Q8_0.BlockElems() != 0:
-		return quant.F16
 	}
-	return quant.Q8_0
+	return quant.F16
 }
 
 // convert returns t's elements as blocks of type to.
