@@ -77,7 +77,7 @@ func kernelsOf(gemv, gemv2, small, gemm string, tile int, unpack string, unpacke
 	}
 	s := fmt.Sprintf("{Gemv: %s,\n\t\tSmall: %s,\n\t\tGemm: %s, Tile: %d", gemv, list(small, 2), list(gemm, 1), tile)
 	if gemv2 != "" {
-		s += ", Gemv2: " + gemv2
+		s += ", Gemv2: " + gemv2 + ", Few: 48" // beyond, unpacking panels pays
 	}
 	if unpack != "" {
 		s += fmt.Sprintf(", Unpack: %s, UnpackedBytes: %d", unpack, unpacked)

@@ -102,6 +102,15 @@ func (k *panel512) fetch(off int) {
 	}
 }
 
+// fetchPart is step i of n that prefetch the lines of a group in the order of their addresses. Types whose fifth bits lie apart
+// from the nibbles need it: with prefetches in the order of use Q5_K reached 73 % of the read loop's rate, so 78 to 88 %.
+func (k *panel512) fetchPart(i, n int) {
+	lines := k.l.bytes / 64
+	for l := i * lines / n; l < (i+1)*lines/n; l++ {
+		k.fetch(64 * l)
+	}
+}
+
 func (k *panel512) emit() {
 	e, l := k.e, k.l
 	switch {
@@ -231,9 +240,6 @@ func (k *panel512) group() {
 		for b := 0; b < 2; b++ {
 			k.block(b)
 		}
-		for off := k.l.d; off < k.l.bytes; off += 64 {
-			k.fetch(off)
-		}
 	}
 }
 
@@ -318,12 +324,11 @@ func (k *panel512) block(b int) {
 		}
 	}
 	if l.high != 0 {
-		k.fetch(l.high + 64*b)
 		e.p("VMOVDQU64 %s, Z26", k.w(l.high+64*b))
 	}
 	for i := 0; i < l.vecs; i++ {
 		off := 64 * (b*l.vecs + i)
-		k.fetch(off)
+		k.fetchPart(b*l.vecs+i, 2*l.vecs)
 		if !l.nib {
 			e.p("VMOVDQU64 %s, Z24", k.w(off))
 			for r := 0; r < k.rows; r++ {
@@ -369,7 +374,7 @@ func (k *panel512) fours() {
 		k.pair(k.w, 512*p, l.high+128*p, 64*p, l.scales+32*p)
 	}
 	k.minima(k.w, l.scales+128, 20)
-	for off := l.scales; off < l.bytes; off += 64 {
+	for off := l.scales; off < l.bytes && l.high == 0; off += 64 {
 		k.fetch(off)
 	}
 	k.scaleK(k.w, l.scales+256, 20)
@@ -392,14 +397,16 @@ func (k *panel512) pair(w func(int) string, q, h, x, s int) {
 		for i := 0; i < 2; i++ {
 			if k.rows > 1 {
 				e.p("PREFETCHT0 %d(R12)(BX*1)", 64*i)
-			} else {
-				k.fetch(h + 64*i)
 			}
 			e.p("VMOVDQU64 %s, Z%d", high(h+64*i), 26+i)
 		}
 	}
 	for i := 0; i < 8; i++ {
-		k.fetch(q + 64*i)
+		if l.high != 0 && k.rows == 1 {
+			k.fetchPart(q/64+i, 32)
+		} else {
+			k.fetch(q + 64*i)
+		}
 		k.nibbles(w(q + 64*i))
 		if l.high != 0 {
 			bit4(e, i, 26, 24, 28)

@@ -76,6 +76,7 @@ type Kernels struct {
 	// Small[r] computes r activation rows × Panels panels straight from the packed form; entries 0 and 1 are nil. Its length
 	// is one more than the most rows; nil: none.
 	Small []func(*Args)
+	Few   int // the most rows that are faster this way, in several turns if need be; 0: as many as Small has
 
 	// Gemm[r] computes r activation rows × one tile of Tile (1 or 2) panels; the second panel lies WFar behind the first, its
 	// outputs YFar behind. Entry 0 is nil; the length is one more than the most rows. If Unpack is not nil the panels must

@@ -32,6 +32,9 @@ const (
 	// beside two panels. With 60 rows the unpacking costs 5 to 10 %, with 120 hardly anything.
 	mBlock = 120
 
+	// batchBytes is the size of a batch of panels that is read in several turns.
+	batchBytes = 256 << 10
+
 	// callBytes bounds the weights that one call of assembly reads, for the garbage collector cannot stop it: 100 us at 40 GB/s.
 	callBytes = 4 << 20
 
@@ -101,14 +104,11 @@ func (f *Format) Matmul(s *Scratch, m *Matmul) {
 	s.Grow(f.Need(m.K))
 	a := &s.args
 	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M}
+	float := f.Act == ActF32 || f.Act == ActBF16
 	switch rows := m.M1 - m.M0; {
-	case f.Act == ActF32 || f.Act == ActBF16:
-		if f.Direct || rows >= max(2, len(f.kernels.Small)) {
-			f.blocks(s, m)
-			return
-		}
-		fallthrough
-	case rows == 1 || rows < len(f.kernels.Small):
+	case f.Direct || float && rows > 1 && rows >= len(f.kernels.Small):
+		f.blocks(s, m)
+	case rows == 1 || rows < len(f.kernels.Small) || rows <= f.kernels.Few:
 		f.few(s, m)
 	default:
 		f.tiles(s, m)
@@ -200,35 +200,50 @@ func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, width 
 	}
 }
 
-// few computes one row, or as many as there are Small kernels for, from packed panels. Weights are read once, front to back.
+// few computes a few rows from packed panels, which Gemv and Small kernels take apart in registers. With more rows than the
+// largest kernel has, a batch of panels is read again from the cache.
 func (f *Format) few(s *Scratch, m *Matmul) {
-	a, rows := &s.args, m.M1-m.M0
+	a, most, bytes := &s.args, max(1, len(f.kernels.Small)-1), callBytes
+	if m.M1-m.M0 > most {
+		bytes = batchBytes
+	}
 	groups, size := f.layout.Groups(m.K)/m.Slices, f.PanelBytes(m.K)
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
-	most := max(1, callBytes/(size/m.Slices))
 	a.Groups, a.WStep = groups, size
 	for p := 0; p < panels; {
-		n := p * f.PanelRows
-		if full := m.N/f.PanelRows - p; full > 0 && m.straight(n+f.PanelRows) {
-			np := min(full, most)
-			f.bind(a, m.X, m.M0, 0)
-			a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), m.y(m.M0, n), 4*m.YStride
-			f.run(a, rows, np)
-			p += np
-			continue
+		n, np := p*f.PanelRows, min(panels-p, max(1, bytes/(size/m.Slices)))
+		straight := m.straight(n + f.PanelRows)
+		if straight {
+			np = min(np, m.N/f.PanelRows-p)
+		} else {
+			np = min(np, outFloats/(m.Slices*most*f.PanelRows))
 		}
-		np := min(panels-p, most, outFloats/(m.Slices*rows*f.PanelRows))
-		width := np * f.PanelRows
-		out := s.out()[:m.Slices*rows*width]
-		for i := range m.Slices {
-			f.bind(a, m.X, m.M0, i*m.K/m.Slices)
-			a.W = unsafe.Pointer(&m.W[p*size+i*groups*f.layout.GroupBytes()])
-			a.Y, a.YStride = unsafe.Pointer(&out[i*rows*width]), 4*width
-			f.run(a, rows, np)
+		for r := m.M0; r < m.M1; {
+			rows, width := evenly(m.M1-r, most), np*f.PanelRows
+			if straight {
+				f.bind(a, m.X, r, 0)
+				a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), m.y(r, n), 4*m.YStride
+				f.run(a, rows, np)
+			} else {
+				out := s.out()[:m.Slices*rows*width]
+				for i := range m.Slices {
+					f.bind(a, m.X, r, i*m.K/m.Slices)
+					a.W = unsafe.Pointer(&m.W[p*size+i*groups*f.layout.GroupBytes()])
+					a.Y, a.YStride = unsafe.Pointer(&out[i*rows*width]), 4*width
+					f.run(a, rows, np)
+				}
+				f.finish(s, m, out, r, n, rows, width)
+			}
+			r += rows
 		}
-		f.finish(s, m, out, m.M0, n, rows, width)
 		p += np
 	}
+}
+
+// evenly is how many of the remaining rows the next kernel takes: as even a split as one with at most `most` rows allows.
+func evenly(rows, most int) int {
+	n := (rows + most - 1) / most
+	return (rows + n - 1) / n
 }
 
 // run computes rows x np panels from a.W to a.Y.
@@ -252,13 +267,6 @@ func (f *Format) run(a *dot.Args, rows, np int) {
 		a.Panels = np
 	}
 	call(f.kernels.Gemv, a)
-}
-
-// step is how many of the remaining rows the next micro-kernel takes: as even a split as the largest one allows.
-func (f *Format) step(rows int) int {
-	most := len(f.kernels.Gemm) - 1
-	n := (rows + most - 1) / most
-	return (rows + n - 1) / n
 }
 
 // tiles computes many rows for integer layouts: blocks of rows, pairs of panels (unpacked once per block), micro-kernels over the
@@ -287,7 +295,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 			}
 			a.WFar, a.YFar, a.Groups = far, 4*f.PanelRows, groups/m.Slices
 			for r := m0; r < m1; {
-				rows, n := f.step(m1-r), p*f.PanelRows
+				rows, n := evenly(m1-r, len(f.kernels.Gemm)-1), p*f.PanelRows
 				if m.straight(n + wide) {
 					f.bind(a, m.X, r, 0)
 					a.W, a.Y, a.YStride = base, m.y(r, n), 4*m.YStride
@@ -340,10 +348,14 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 						a.W = unsafe.Pointer(&m.W[n/wide*size+k/f.layout.GroupK()*f.layout.GroupBytes()])
 					}
 					for r := m0; r < m1; {
-						rows := f.step(m1 - r)
+						rows := evenly(m1-r, len(f.kernels.Gemm)-1)
 						f.bind(a, m.X, r, k)
 						a.Y = unsafe.Add(y0, (r-m0)*a.YStride)
-						call(f.kernels.Gemm[rows], a)
+						if r == m0 && !f.Direct && rows > 1 && rows < len(f.kernels.Small) {
+							f.run(a, rows, 1) // weights come from memory: the kernel with prefetch
+						} else {
+							call(f.kernels.Gemm[rows], a)
+						}
 						r += rows
 					}
 				}

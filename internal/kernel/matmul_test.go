@@ -28,6 +28,20 @@ func plainGo(f *Format) bool {
 	return reflect.ValueOf(f.kernels.Gemv).Pointer() == reflect.ValueOf(dot.Go.Of[f.layout].Gemv).Pointer()
 }
 
+// formats are the formats of type qt whose kernels differ: tiers share kernels.
+func formats(t testing.TB, qt quant.Type, f32 bool) []*Format {
+	seen := map[uintptr]bool{}
+	var fs []*Format
+	for _, tab := range tables(t) {
+		f := tab.Format(qt, f32)
+		if p := reflect.ValueOf(f.kernels.Gemv).Pointer(); !seen[p] {
+			seen[p] = true
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
 // panelTypes are the types with panels.
 var panelTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
 	quant.Q4_K, quant.Q5_K, quant.Q6_K}
@@ -174,36 +188,49 @@ func product(t testing.TB, f *Format, s *Scratch, w *weights, panels []byte, x *
 	return out
 }
 
-// checkExact compares with float64. The bound counts the roundings of a chain of K elements: per block of 32 (or element) a
-// product and an addition, each within eps = 2^-24 of at most the sum of magnitudes so far; slices, bias and residual add a few.
-func checkExact(t *testing.T, w *weights, x *Act, y, bias, start []float32) {
+// exact is the product in float64 and the sums of magnitudes |w x|, [M][N].
+type exact struct{ want, mag []float64 }
+
+func exactly(w *weights, x *Act) *exact {
+	e := &exact{make([]float64, x.M*w.n), make([]float64, x.M*w.n)}
+	row := make([]float64, w.k)
+	for m := range x.M {
+		for k := range row {
+			row[k] = x.value(m, k)
+		}
+		for n := range w.n {
+			var want, mag float64
+			for k, v := range w.values[n] {
+				want += v * row[k]
+				mag += math.Abs(v * row[k])
+			}
+			e.want[m*w.n+n], e.mag[m*w.n+n] = want, mag
+		}
+	}
+	return e
+}
+
+// check compares y with the exact product, plus bias and start if not nil. The bound counts the roundings of a chain over K: per
+// block of 32 (or per element) a product and an addition, each within eps = 2^-24 of at most the sum of magnitudes so far; their
+// errors add up like the square root of their number, four deviations of it are allowed; slices, bias and residual add a few.
+func (e *exact) check(t *testing.T, w *weights, x *Act, y, bias, start []float32) {
 	t.Helper()
 	const eps = 1.0 / (1 << 24)
 	steps := float64(w.k)
 	if x.Kind == ActQ8 || x.Kind == ActQ8K {
 		steps = float64(w.k)/32*2 + 8
 	}
-	// Errors of long chains grow like the square root of their length; four deviations of it.
 	bound := eps * (4*math.Sqrt(steps) + 16)
-	for m := range x.M {
-		for n := range w.n {
-			var want, mag float64
-			for k, v := range w.values[n] {
-				p := v * x.value(m, k)
-				want += p
-				mag += math.Abs(p)
+	for i, want := range e.want {
+		mag := e.mag[i]
+		for _, extra := range [][]float32{bias, start} {
+			if extra != nil {
+				want += float64(extra[i%w.n])
+				mag += math.Abs(float64(extra[i%w.n]))
 			}
-			if bias != nil {
-				want += float64(bias[n])
-				mag += math.Abs(float64(bias[n]))
-			}
-			if start != nil {
-				want += float64(start[n])
-				mag += math.Abs(float64(start[n]))
-			}
-			if e := math.Abs(float64(y[m*w.n+n]) - want); !(e <= bound*mag) {
-				t.Fatalf("Y[%d][%d] = %g, want %g: error %.3g of sum|w x|, bound %.3g", m, n, y[m*w.n+n], want, e/mag, bound)
-			}
+		}
+		if d := math.Abs(float64(y[i]) - want); !(d <= bound*mag) {
+			t.Fatalf("Y[%d][%d] = %g, want %g: error %.3g of sum|w x|, bound %.3g", i/w.n, i%w.n, y[i], want, d/mag, bound)
 		}
 	}
 }
@@ -236,6 +263,7 @@ func TestMatmul(t *testing.T) {
 				}
 			}
 			testMatmul(t, rng, randomWeights(t, rng, qt, 48, 256), 133)
+			testMatmul(t, rng, randomWeights(t, rng, qt, 20, 256), 29)
 		})
 	}
 }
@@ -244,20 +272,19 @@ func TestMatmul(t *testing.T) {
 func testMatmul(t *testing.T, rng *rand.Rand, w *weights, m int) {
 	x := plainAct(t, ActFor(w.t, false), randomRows(rng, m, w.k))
 	bias, start := randomRows(rng, 1, w.n)[0], randomRows(rng, 1, w.n)[0]
-	s := NewScratch()
+	s, e := NewScratch(), exactly(w, x)
 	var first []float32
-	for _, tab := range tables(t) {
-		f := tab.Format(w.t, false)
-		what := fmt.Sprintf("%v N=%d K=%d M=%d tier %v", w.t, w.n, w.k, m, tab.Tier)
+	for i, f := range formats(t, w.t, false) {
+		what := fmt.Sprintf("%v N=%d K=%d M=%d kernels %d", w.t, w.n, w.k, m, i)
 		panels := w.pack(t, f)
 		y := product(t, f, s, w, panels, x, 1, nil, nil)
 		if t.Failed() {
 			t.Fatal(what)
 		}
-		checkExact(t, w, x, y, nil, nil)
+		e.check(t, w, x, y, nil, nil)
 		for _, slices := range []int{1, 2, 8} {
 			if w.k%(slices*f.GroupK) == 0 && (slices > 1 || m < 8) {
-				checkExact(t, w, x, product(t, f, s, w, panels, x, slices, bias, start), bias, start)
+				e.check(t, w, x, product(t, f, s, w, panels, x, slices, bias, start), bias, start)
 			}
 		}
 		if m > 1 {
@@ -284,11 +311,11 @@ func TestMatmulCuts(t *testing.T) {
 		rng := rand.New(rand.NewPCG(2, uint64(qt)))
 		w := randomWeights(t, rng, qt, 200, 2048)
 		x := plainAct(t, ActFor(qt, false), randomRows(rng, 9, w.k))
-		for _, tab := range tables(t) {
-			if plainGo(tab.Format(qt, false)) {
+		for i, f := range formats(t, qt, false) {
+			if plainGo(f) {
 				continue
 			}
-			f, s := tab.Format(qt, false), NewScratch()
+			s := NewScratch()
 			panels, size := w.pack(t, f), f.PanelBytes(w.k)
 			for _, slices := range []int{1, 4} {
 				want := make([]float32, x.M*w.n)
@@ -306,7 +333,7 @@ func TestMatmulCuts(t *testing.T) {
 						}
 						p += np
 					}
-					equalBits(t, fmt.Sprintf("%v tier %v slices %d", qt, tab.Tier, slices), got, want)
+					equalBits(t, fmt.Sprintf("%v kernels %d slices %d", qt, i, slices), got, want)
 				}
 			}
 		}
@@ -321,8 +348,8 @@ func TestMatmulSlicesAreATree(t *testing.T) {
 		k := slices * 512
 		w := randomWeights(t, rng, qt, n, k)
 		rows := randomRows(rng, m, k)
-		for _, tab := range tables(t) {
-			f, s := tab.Format(qt, false), NewScratch()
+		for _, f := range formats(t, qt, false) {
+			s := NewScratch()
 			got := product(t, f, s, w, w.pack(t, f), plainAct(t, f.Act, rows), slices, nil, nil)
 			var part [slices][]float32
 			for i := range part {
@@ -338,7 +365,7 @@ func TestMatmulSlicesAreATree(t *testing.T) {
 			}
 			for i := range got {
 				if want := (part[0][i] + part[1][i]) + (part[2][i] + part[3][i]); got[i] != want {
-					t.Fatalf("%v tier %v: element %d is %g, want %g", qt, tab.Tier, i, got[i], want)
+					t.Fatalf("%v: element %d is %g, want %g", qt, i, got[i], want)
 				}
 			}
 		}
@@ -347,8 +374,8 @@ func TestMatmulSlicesAreATree(t *testing.T) {
 
 // Types without integer kernels, and all under --act f32, are decoded.
 func TestMatmulDirect(t *testing.T) {
-	for i := range int(quant.Q2_0) + 1 {
-		qt := quant.Type(i)
+	for n := range int(quant.Q2_0) + 1 {
+		qt := quant.Type(n)
 		if !qt.Known() {
 			continue
 		}
@@ -358,25 +385,25 @@ func TestMatmulDirect(t *testing.T) {
 		for _, m := range []int{1, 3, 14} {
 			rows := randomRows(rng, m, k)
 			x := plainAct(t, ActF32, rows)
+			e := exactly(w, x)
 			var first []float32
-			for _, tab := range tables(t) {
-				f := tab.Format(qt, true)
+			for i, f := range formats(t, qt, true) {
 				if native := qt == quant.F32 || qt == quant.F16; f.Act != ActF32 || f.Direct == native {
 					t.Fatalf("%v with f32 activations: act %v, direct %v", qt, f.Act, f.Direct)
 				}
 				s := NewScratch()
 				y := product(t, f, s, w, w.pack(t, f), x, 1, nil, nil)
-				checkExact(t, w, x, y, nil, nil)
+				e.check(t, w, x, y, nil, nil)
 				if plainGo(f) {
 					continue
 				}
 				if k%(2*f.GroupK) == 0 {
-					checkExact(t, w, x, product(t, f, s, w, w.pack(t, f), x, 2, nil, nil), nil, nil)
+					e.check(t, w, x, product(t, f, s, w, w.pack(t, f), x, 2, nil, nil), nil, nil)
 				}
 				if first == nil {
 					first = y
 				}
-				equalBits(t, fmt.Sprintf("%v tier %v", qt, tab.Tier), y, first)
+				equalBits(t, fmt.Sprintf("%v kernels %d", qt, i), y, first)
 			}
 		}
 	}
@@ -395,15 +422,15 @@ func TestMatmulDoesNotAllocate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL} {
 		w := randomWeights(t, rng, qt, 80, 512)
-		for _, tab := range tables(t) {
-			f, s := tab.Format(qt, false), NewScratch()
+		for _, f := range formats(t, qt, false) {
+			s := NewScratch()
 			s.Grow(f.Need(w.k))
 			panels := w.pack(t, f)
 			for _, m := range []int{1, 3, 13} {
 				x := plainAct(t, f.Act, randomRows(rng, m, w.k))
 				mm := &Matmul{W: panels, N: w.n, K: w.k, Slices: 2, Row: w.row, X: x, M1: m, Y: make([]float32, m*w.n), YStride: w.n}
 				if n := testing.AllocsPerRun(3, func() { f.Matmul(s, mm) }); n != 0 {
-					t.Errorf("%v tier %v M=%d: %g allocations", qt, tab.Tier, m, n)
+					t.Errorf("%v M=%d: %g allocations", qt, m, n)
 				}
 			}
 		}
@@ -425,14 +452,13 @@ func TestMatmulKeepsInfinity(t *testing.T) {
 		default:
 			x.D[300/x.Kind.blockElems()*x.M+2] = float32(math.Inf(1))
 		}
-		for _, tab := range tables(t) {
-			f := tab.Format(qt, false)
+		for i, f := range formats(t, qt, false) {
 			y := product(t, f, NewScratch(), w, w.pack(t, f), x, 1, nil, nil)
 			for m := range x.M {
 				for n := range w.n {
 					v := float64(y[m*w.n+n])
 					if bad := math.IsInf(v, 0) || math.IsNaN(v); bad != (m == 2) {
-						t.Fatalf("%v tier %v: Y[%d][%d] = %g", qt, tab.Tier, m, n, v)
+						t.Fatalf("%v kernels %d: Y[%d][%d] = %g", qt, i, m, n, v)
 					}
 				}
 			}
