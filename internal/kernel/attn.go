@@ -129,7 +129,7 @@ type AttnScratch struct {
 	args   attn.Args
 	q      []float32 // [queries][D], scaled
 	s      []float32 // [MaxTile][64] scores, then weights
-	tile   []float32 // [MaxTile] parts
+	parts  []float32 // [queries] parts of one chunk
 	acc    []float32 // [queries] merged parts; the sum is folded and in lane 0
 	kd, vd []float32 // decoded blocks of the chunk, [D padded to 32][64] and [64][vw]
 	ks, vs []float32 // scales of the chunk's quantized blocks
@@ -156,7 +156,7 @@ func (s *AttnScratch) fit(f *KVFormat, n int) {
 	}
 	grow(&s.q, n*f.D)
 	grow(&s.s, attn.MaxTile*BlockKeys)
-	grow(&s.tile, attn.MaxTile*f.PartLen())
+	grow(&s.parts, n*f.PartLen())
 	grow(&s.acc, n*f.PartLen())
 	if f.quantized() {
 		grow(&s.ks, ChunkKeys*f.kn)
@@ -187,14 +187,9 @@ func (f *KVFormat) Attend(s *AttnScratch, a *Attend) {
 		}
 		lo, hi := a.visible(q0, n)
 		for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
-			f.openChunk(s, a, c, q0, n)
-			for i := 0; i < n; {
-				m := s.tileSize(n - i)
-				f.tile(s, a, c, q0, i, m, s.tile)
-				for j := range m {
-					f.merge(acc[(i+j)*pl:][:pl], s.tile[j*pl:][:pl])
-				}
-				i += m
+			f.chunk(s, a, c, q0, n, s.parts)
+			for i := range n {
+				f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])
 			}
 		}
 		for i := range n {
@@ -213,12 +208,7 @@ func (f *KVFormat) AttendChunk(s *AttnScratch, a *Attend, chunk int, part []floa
 		n := min(nq-q0, groupQueries)
 		s.fit(f, n)
 		f.scaleQueries(s, a, q0, n)
-		f.openChunk(s, a, chunk, q0, n)
-		for i := 0; i < n; {
-			m := s.tileSize(n - i)
-			f.tile(s, a, chunk, q0, i, m, part[(q0+i)*pl:])
-			i += m
-		}
+		f.chunk(s, a, chunk, q0, n, part[q0*pl:])
 	}
 }
 
@@ -342,99 +332,118 @@ func initState(st []float32) {
 	st[attn.StateMax] = -math.MaxFloat32 // not -Inf, whose difference with itself is NaN
 }
 
-// tile computes the states of queries q0+i .. q0+i+m-1 over the open chunk.
-func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, q0, i, m int, states []float32) {
+// chunk computes the parts of queries [q0, q0+n) over one chunk. Tiles of queries follow each other block by block, so that a block
+// is in the first-level cache for all but the first of them.
+func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []float32) {
 	pl := f.PartLen()
+	parts = parts[:n*pl]
+	for i := range n {
+		initState(parts[i*pl:][:pl])
+	}
+	f.openChunk(s, a, chunk, q0, n)
+	for b := s.b0; b < s.b1; b++ {
+		for i := 0; i < n; {
+			m := s.tileSize(n - i)
+			// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
+			fetchV, fetchK := s.kp[b], s.vp[b]
+			if i == 0 {
+				fetchV = s.vp[b]
+			}
+			if i+m == n {
+				fetchK = s.kp[b+1]
+			}
+			f.tile(s, a, chunk, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+			i += m
+		}
+	}
+	for i := range n { // the last factor depends on how keys were cut; parts do not
+		parts[i*pl+attn.StateAlpha] = 0
+	}
+}
+
+// tile adds block b of the open chunk to the states of queries q0+i .. q0+i+m-1.
+func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, b, q0, i, m int, states []float32, fetchV, fetchK unsafe.Pointer) {
+	pl := f.PartLen()
+	// The keys that all queries see are [lo, hi); some see keys below last.
+	base := (chunk*ChunkBlocks + b) * BlockKeys
+	lo, hi, last := 0, BlockKeys, 0
 	for j := range m {
-		initState(states[j*pl:][:pl])
+		r := (q0 + i + j) / a.G
+		l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
+		if l >= h {
+			l, h = 0, 0
+		}
+		last = max(last, h)
+		lo, hi = max(lo, l), min(hi, h)
+		s.lo[j], s.hi[j] = l, h
+	}
+	if last == 0 {
+		return
 	}
 	k := &s.args
 	*k = attn.Args{
-		Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
+		K: s.kp[b], V: s.vp[b], Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
 		O: unsafe.Pointer(&states[0]), OStride: 4 * pl,
-		D: f.D, NV: f.dvp / 16, VStride: s.stride, M: m, VSStride: 4 * f.vn,
+		D: f.D, NV: f.dvp / 16, VStride: s.stride, M: m, VSStride: 4 * f.vn, Pf: fetchV,
 	}
-	for b := s.b0; b < s.b1; b++ {
-		// The keys that all queries see are [lo, hi), some see [first, last).
-		base := (chunk*ChunkBlocks + b) * BlockKeys
-		lo, hi, first, last := 0, BlockKeys, BlockKeys, 0
-		for j := range m {
-			r := (q0 + i + j) / a.G
-			l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
-			if l >= h {
-				l, h = 0, 0
-			} else {
-				first, last = min(first, l), max(last, h)
-			}
-			lo, hi = max(lo, l), min(hi, h)
-			s.lo[j], s.hi[j] = l, h
-		}
-		if last == 0 {
+	if f.quantized() {
+		k.KS, k.VS = unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])
+	}
+	s.k.Scores[m](k)
+	if a.Softcap != 0 {
+		s.capScores(a.Softcap, m)
+	}
+	k.Pf = fetchK
+	if lo == 0 && hi == BlockKeys {
+		s.k.Softmax(k)
+		k.J0, k.J1 = 0, BlockKeys
+		s.k.PV[m](k)
+		return
+	}
+	// At the edges of visibility each query takes its own keys and no others, in ascending order: before the common ones,
+	// the common ones, after them.
+	tile := *k
+	one := func(j, j0, j1 int) {
+		k.J0, k.J1 = j0, j1
+		s.k.PV[1](k)
+		states[j*pl+attn.StateAlpha] = 1
+	}
+	at := func(j int) {
+		k.M = 1
+		k.S = unsafe.Pointer(&s.s[j*BlockKeys])
+		k.O = unsafe.Pointer(&states[j*pl])
+	}
+	for j := range m {
+		l, h := s.lo[j], s.hi[j]
+		if l == h {
 			continue
 		}
-		k.K, k.V, k.Pf = s.kp[b], s.vp[b], s.vp[b]
-		if f.quantized() {
-			k.KS, k.VS = unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])
+		sc := s.s[j*BlockKeys:][:BlockKeys]
+		for x := range sc[:l] {
+			sc[x] = float32(math.Inf(-1))
 		}
-		s.k.Scores[m](k)
-		if a.Softcap != 0 {
-			s.capScores(a.Softcap, m)
+		for x := h; x < BlockKeys; x++ {
+			sc[x] = float32(math.Inf(-1))
 		}
-		k.Pf = s.kp[b+1]
-		if lo == 0 && hi == BlockKeys {
-			s.k.Softmax(k)
-			k.J0, k.J1 = 0, BlockKeys
-			s.k.PV[m](k)
-			continue
+		at(j)
+		s.k.Softmax(k)
+		if lo >= hi {
+			one(j, l, h)
+		} else if l < lo {
+			one(j, l, lo)
 		}
-		// At the edges of visibility each query takes its own keys and no others, in ascending order: before the common ones,
-		// the common ones, after them.
-		tile := *k
-		one := func(j, j0, j1 int) {
-			k.J0, k.J1 = j0, j1
-			s.k.PV[1](k)
-			states[j*pl+attn.StateAlpha] = 1
-		}
-		at := func(j int) {
-			k.M = 1
-			k.S = unsafe.Pointer(&s.s[j*BlockKeys])
-			k.O = unsafe.Pointer(&states[j*pl])
-		}
-		for j := range m {
-			l, h := s.lo[j], s.hi[j]
-			if l == h {
-				continue
-			}
-			sc := s.s[j*BlockKeys:][:BlockKeys]
-			for x := range sc {
-				if x < l || x >= h {
-					sc[x] = float32(math.Inf(-1))
-				}
-			}
-			at(j)
-			s.k.Softmax(k)
-			if lo >= hi {
-				one(j, l, h)
-			} else if l < lo {
-				one(j, l, lo)
-			}
-		}
-		if lo < hi {
-			*k = tile
-			k.J0, k.J1 = lo, hi
-			s.k.PV[m](k)
-			for j := range m {
-				if h := s.hi[j]; h > hi {
-					states[j*pl+attn.StateAlpha] = 1
-					at(j)
-					one(j, hi, h)
-				}
-			}
-		}
+	}
+	if lo < hi {
 		*k = tile
-	}
-	for j := range m { // the last factor depends on how keys were cut; parts do not
-		states[j*pl+attn.StateAlpha] = 0
+		k.J0, k.J1 = lo, hi
+		s.k.PV[m](k)
+		for j := range m {
+			if h := s.hi[j]; h > hi {
+				states[j*pl+attn.StateAlpha] = 1
+				at(j)
+				one(j, hi, h)
+			}
+		}
 	}
 }
 
