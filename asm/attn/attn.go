@@ -85,18 +85,22 @@ type Kernels struct {
 	DecodeK, DecodeV func(*Args)
 }
 
-// For returns the kernels of a type and a width. In Go those of F32 serve all types: the caller decodes blocks.
+// For returns the kernels of a type and a width. In Go only F32 has Scores and PV: blocks of other types are decoded first.
 func For(w Width, t Type) *Kernels {
 	if w == Go {
-		return &goKernels
+		return &goKernels[t]
 	}
 	return &built[w-W256][t]
 }
 
-var goKernels = Kernels{
-	Scores:  [MaxTile + 1]func(*Args){8: scoresGo, 4: scoresGo, 2: scoresGo, 1: scoresGo},
-	PV:      [MaxTile + 1]func(*Args){8: pvGo, 4: pvGo, 2: pvGo, 1: pvGo},
-	Softmax: softmaxGo,
+var goKernels = [numTypes]Kernels{
+	F32: {
+		Scores:  [MaxTile + 1]func(*Args){8: scoresGo, 4: scoresGo, 2: scoresGo, 1: scoresGo},
+		PV:      [MaxTile + 1]func(*Args){8: pvGo, 4: pvGo, 2: pvGo, 1: pvGo},
+		Softmax: softmaxGo,
+	},
+	Q8: {DecodeK: decodeK8Go, DecodeV: decodeV8Go},
+	Q4: {DecodeK: decodeK4Go, DecodeV: decodeV4Go},
 }
 
 func floats(p unsafe.Pointer, byteOff, n int) []float32 {
@@ -147,6 +151,45 @@ func pvGo(a *Args) {
 				o[d] += float32(x * p[j])
 			}
 		}
+	}
+}
+
+func decodeK8Go(a *Args) {
+	k, o := unsafe.Slice((*int8)(a.K), a.D*Keys), floats(a.O, 0, a.D*Keys)
+	for d := range a.D {
+		scale := floats(a.KS, d/32*4*Keys, Keys)
+		for j, q := range k[d*Keys:][:Keys] {
+			o[d*Keys+j] = float32(q) * scale[j]
+		}
+	}
+}
+
+func decodeK4Go(a *Args) {
+	blocks := (a.D + 31) / 32
+	k, o := unsafe.Slice((*byte)(a.K), blocks*16*Keys), floats(a.O, 0, blocks*32*Keys)
+	for r := range 16 * blocks {
+		b, e := r/16, r%16
+		scale := floats(a.KS, b*4*Keys, Keys)
+		for j, q := range k[r*Keys:][:Keys] {
+			o[(32*b+e)*Keys+j] = float32(int(q&15)-8) * scale[j]
+			o[(32*b+e+16)*Keys+j] = float32(int(q>>4)-8) * scale[j]
+		}
+	}
+}
+
+func decodeV8Go(a *Args) {
+	v, scale, o := unsafe.Slice((*int8)(a.V), a.NV*32), floats(a.VS, 0, a.NV), floats(a.O, 0, a.NV*32)
+	for i, q := range v {
+		o[i] = float32(q) * scale[i/32]
+	}
+}
+
+func decodeV4Go(a *Args) {
+	v, scale, o := unsafe.Slice((*byte)(a.V), a.NV*16), floats(a.VS, 0, a.NV), floats(a.O, 0, a.NV*32)
+	for i, q := range v {
+		b, e := i/16, i%16
+		o[32*b+e] = float32(int(q&15)-8) * scale[b]
+		o[32*b+e+16] = float32(int(q>>4)-8) * scale[b]
 	}
 }
 

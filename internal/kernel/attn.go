@@ -50,7 +50,7 @@ type KVFormat struct {
 	D, Dv int
 
 	ew     elem.Width
-	direct *attn.Kernels // read blocks as they are; nil if there are none
+	direct *attn.Kernels // read blocks as they are, as far as there are such kernels, or decode them
 	f32    *attn.Kernels // read blocks decoded to float32
 	size   int           // bytes of an element for direct
 	dvp    int           // Dv padded to 16
@@ -59,7 +59,7 @@ type KVFormat struct {
 	kb, vb int           // bytes of a block
 }
 
-// decodeQueries is the number of queries from which on quantized chunks are decoded once instead of by each tile of queries.
+// decodeQueries is the number of queries from which on quantized blocks are decoded once instead of by each tile of queries.
 const decodeQueries = 16
 
 // KV is the format of keys of d and values of dv elements; typ is F32, F16, BF16, Q8_0 or Q4_0.
@@ -91,9 +91,7 @@ func (t *AttnTable) KV(typ quant.Type, d, dv int) (*KVFormat, error) {
 	if !f.quantized() {
 		f.kb, f.vb = BlockKeys*d*f.size, BlockKeys*f.dvp*f.size
 	}
-	if t.w != attn.Go || typ == quant.F32 {
-		f.direct = attn.For(t.w, at)
-	}
+	f.direct = attn.For(t.w, at)
 	return f, nil
 }
 
@@ -131,12 +129,11 @@ type AttnScratch struct {
 	s      []float32 // [MaxTile][64] scores, then weights
 	parts  []float32 // [queries] parts of one chunk
 	acc    []float32 // [queries] merged parts; the sum is folded and in lane 0
-	kd, vd []float32 // decoded blocks of the chunk, [D padded to 32][64] and [64][vw]
-	ks, vs []float32 // scales of the chunk's quantized blocks
+	kd, vd []float32 // a decoded block: [D padded to 32][64] and [64][vw]
+	ks, vs []float32 // the scales of a quantized block
 	k      *attn.Kernels
-	stride int // bytes of a value that k reads
-	kp, vp [ChunkBlocks + 1]unsafe.Pointer
-	b0, b1 int // blocks of the chunk that are visible
+	kb, vb unsafe.Pointer // the block that k reads
+	stride int            // bytes of a value that k reads
 	lo, hi [attn.MaxTile]int
 }
 
@@ -159,18 +156,18 @@ func (s *AttnScratch) fit(f *KVFormat, n int) {
 	grow(&s.parts, n*f.PartLen())
 	grow(&s.acc, n*f.PartLen())
 	if f.quantized() {
-		grow(&s.ks, ChunkKeys*f.kn)
-		grow(&s.vs, ChunkKeys*f.vn)
+		grow(&s.ks, BlockKeys*f.kn)
+		grow(&s.vs, BlockKeys*f.vn)
 	}
 	if f.decodes(n) {
-		grow(&s.kd, ChunkKeys*32*f.kn)
-		grow(&s.vd, ChunkKeys*f.vw)
+		grow(&s.kd, BlockKeys*32*f.kn)
+		grow(&s.vd, BlockKeys*f.vw)
 	}
 }
 
 // decodes reports whether blocks are decoded for n queries.
 func (f *KVFormat) decodes(n int) bool {
-	return f.direct == nil || f.Type == quant.Q4_0 || f.Type == quant.Q8_0 && n >= decodeQueries
+	return f.direct.Scores[1] == nil || f.Type == quant.Q8_0 && n >= decodeQueries
 }
 
 // Attend computes the outputs of all rows.
@@ -249,6 +246,16 @@ func (a *Attend) visible(q0, n int) (lo, hi int) {
 	return lo, hi
 }
 
+// sees reports whether some row of queries [q0, q0+n) sees a position of block b.
+func (a *Attend) sees(b, q0, n int) bool {
+	for r := q0 / a.G; r <= (q0+n-1)/a.G; r++ {
+		if max(int(a.Lo[r]), b*BlockKeys) < min(int(a.Hi[r]), (b+1)*BlockKeys) {
+			return true
+		}
+	}
+	return false
+}
+
 // scaleQueries fills s.q with queries [q0, q0+n), multiplied so that scores become base-2 logarithms (with a cap: plain scores).
 func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
 	scale := a.Scale
@@ -261,60 +268,46 @@ func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
 	}
 }
 
-// openChunk finds the blocks of a chunk that queries [q0, q0+n) see, and decodes them or their scales where the kernels need that.
-func (f *KVFormat) openChunk(s *AttnScratch, a *Attend, chunk, q0, n int) {
-	decode := f.decodes(n)
-	s.k, s.stride = f.direct, f.vw*f.size
-	if decode {
-		s.k, s.stride = f.f32, f.vw*4
+// open prepares block b for n queries: it decodes it, or its scales, where the kernels need that.
+func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
+	if a.K[b] == nil || a.V[b] == nil {
+		panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", b))
 	}
-	s.b0, s.b1 = 0, 0
-	lo, hi := a.visible(q0, n)
-	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
-	if lo >= hi {
-		return
-	}
-	first := chunk * ChunkBlocks
-	s.b0, s.b1 = lo/BlockKeys-first, (hi+BlockKeys-1)/BlockKeys-first
-	for b := s.b0; b < s.b1; b++ {
-		if a.K[first+b] == nil || a.V[first+b] == nil {
-			panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", first+b))
-		}
-		s.kp[b], s.vp[b] = a.K[first+b], a.V[first+b]
-	}
-	// What follows the last block is prefetched: the next chunk's first block if there is one.
-	s.kp[s.b1] = s.kp[s.b0]
-	if next := first + s.b1; next < len(a.K) && a.K[next] != nil {
-		s.kp[s.b1] = a.K[next]
-	}
-	if f.quantized() && f.direct != nil {
+	s.k, s.kb, s.vb, s.stride = f.direct, a.K[b], a.V[b], f.vw*f.size
+	if f.quantized() {
 		kn, vn := BlockKeys*f.kn, BlockKeys*f.vn
-		for b := s.b0; b < s.b1; b++ {
-			kh := unsafe.Slice((*uint16)(unsafe.Add(s.kp[b], f.kb-2*kn)), kn)
-			vh := unsafe.Slice((*uint16)(unsafe.Add(s.vp[b], f.vb-2*vn)), vn)
-			elem.F16ToF32(f.ew, s.ks[b*kn:][:kn], kh)
-			elem.F16ToF32(f.ew, s.vs[b*vn:][:vn], vh)
-		}
+		elem.F16ToF32(f.ew, s.ks[:kn], unsafe.Slice((*uint16)(unsafe.Add(s.kb, f.kb-2*kn)), kn))
+		elem.F16ToF32(f.ew, s.vs[:vn], unsafe.Slice((*uint16)(unsafe.Add(s.vb, f.vb-2*vn)), vn))
 	}
-	if !decode {
+	if !f.decodes(n) {
 		return
 	}
-	for b := s.b0; b < s.b1; b++ {
-		kd, vd := s.kd[b*BlockKeys*32*f.kn:], s.vd[b*BlockKeys*f.vw:]
-		if f.direct == nil {
-			f.decodeK(kd, unsafe.Slice((*byte)(s.kp[b]), f.kb))
-			f.decodeV(vd, unsafe.Slice((*byte)(s.vp[b]), f.vb))
-		} else {
-			k := &s.args
-			*k = attn.Args{K: s.kp[b], V: s.vp[b], O: unsafe.Pointer(&kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: s.vp[b],
-				KS: unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), VS: unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])}
-			f.direct.DecodeK(k)
-			k.O, k.Pf = unsafe.Pointer(&vd[0]), s.kp[b+1]
-			f.direct.DecodeV(k)
+	switch f.Type {
+	case quant.F16, quant.BF16:
+		widen := elem.F16ToF32
+		if f.Type == quant.BF16 {
+			widen = elem.BF16ToF32
 		}
-		s.kp[b], s.vp[b] = unsafe.Pointer(&kd[0]), unsafe.Pointer(&vd[0])
+		kn, vn := BlockKeys*f.D, BlockKeys*f.dvp
+		widen(f.ew, s.kd[:kn], unsafe.Slice((*uint16)(s.kb), kn))
+		widen(f.ew, s.vd[:vn], unsafe.Slice((*uint16)(s.vb), vn))
+	default:
+		k := &s.args
+		*k = attn.Args{K: s.kb, V: s.vb, O: unsafe.Pointer(&s.kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: s.vb,
+			KS: unsafe.Pointer(&s.ks[0]), VS: unsafe.Pointer(&s.vs[0])}
+		f.direct.DecodeK(k)
+		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), a.after(b)
+		f.direct.DecodeV(k)
 	}
-	s.kp[s.b1] = s.kp[s.b0]
+	s.k, s.kb, s.vb, s.stride = f.f32, unsafe.Pointer(&s.kd[0]), unsafe.Pointer(&s.vd[0]), f.vw*4
+}
+
+// after is the block of keys that follows block b, or that one where there is none: what to prefetch.
+func (a *Attend) after(b int) unsafe.Pointer {
+	if b+1 < len(a.K) && a.K[b+1] != nil {
+		return a.K[b+1]
+	}
+	return a.K[b]
 }
 
 // tileSize is the largest tile of at most n queries that has kernels.
@@ -340,19 +333,22 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 	for i := range n {
 		initState(parts[i*pl:][:pl])
 	}
-	f.openChunk(s, a, chunk, q0, n)
-	for b := s.b0; b < s.b1; b++ {
+	lo, hi := a.visible(q0, n)
+	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
+	for b := lo / BlockKeys; b*BlockKeys < hi; b++ {
+		if !a.sees(b, q0, n) {
+			continue
+		}
+		f.open(s, a, b, n)
+		// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
+		fetchV, fetchK := s.vb, s.vb
 		for i := 0; i < n; {
 			m := s.tileSize(n - i)
-			// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
-			fetchV, fetchK := s.kp[b], s.vp[b]
-			if i == 0 {
-				fetchV = s.vp[b]
+			if i+m == n && s.kb == a.K[b] {
+				fetchK = a.after(b)
 			}
-			if i+m == n {
-				fetchK = s.kp[b+1]
-			}
-			f.tile(s, a, chunk, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+			f.tile(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+			fetchV = s.kb
 			i += m
 		}
 	}
@@ -361,11 +357,11 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 	}
 }
 
-// tile adds block b of the open chunk to the states of queries q0+i .. q0+i+m-1.
-func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, b, q0, i, m int, states []float32, fetchV, fetchK unsafe.Pointer) {
+// tile adds the open block b to the states of queries q0+i .. q0+i+m-1.
+func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []float32, fetchV, fetchK unsafe.Pointer) {
 	pl := f.PartLen()
 	// The keys that all queries see are [lo, hi); some see keys below last.
-	base := (chunk*ChunkBlocks + b) * BlockKeys
+	base := b * BlockKeys
 	lo, hi, last := 0, BlockKeys, 0
 	for j := range m {
 		r := (q0 + i + j) / a.G
@@ -382,12 +378,12 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, chunk, b, q0, i, m int, state
 	}
 	k := &s.args
 	*k = attn.Args{
-		K: s.kp[b], V: s.vp[b], Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
+		K: s.kb, V: s.vb, Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
 		O: unsafe.Pointer(&states[0]), OStride: 4 * pl,
 		D: f.D, NV: f.dvp / 16, VStride: s.stride, M: m, VSStride: 4 * f.vn, Pf: fetchV,
 	}
 	if f.quantized() {
-		k.KS, k.VS = unsafe.Pointer(&s.ks[b*BlockKeys*f.kn]), unsafe.Pointer(&s.vs[b*BlockKeys*f.vn])
+		k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
 	}
 	s.k.Scores[m](k)
 	if a.Softcap != 0 {

@@ -306,6 +306,25 @@ func TestAttendBits(t *testing.T) {
 	}
 }
 
+// TestAttendHoles has rows with ranges apart from each other; blocks that no row sees are nil, and some queries see nothing.
+func TestAttendHoles(t *testing.T) {
+	for _, tier := range vectorTiers() {
+		for _, typ := range kvTypes {
+			f := kvFormat(t, tier, typ, 48, 48)
+			c := newCase(t, f, rand.New(rand.NewPCG(6, 6)), 1200, 4, 3, false)
+			c.Lo, c.Hi = []int32{-5, 300, 0, 1100}, []int32{64, 310, 0, 1200}
+			for b := range c.K {
+				if b != 0 && b != 4 && b < 1100/64 {
+					c.K[b], c.V[b] = nil, nil
+				}
+			}
+			var sc AttnScratch
+			f.Attend(&sc, &c.Attend)
+			c.checkWant(t)
+		}
+	}
+}
+
 func TestAttendNothingVisible(t *testing.T) {
 	for _, tier := range vectorTiers() {
 		f := kvFormat(t, tier, quant.F16, 16, 24)

@@ -172,21 +172,3 @@ func (f *KVFormat) valueAt(vb []byte, d, i int) float32 {
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(vb[4*j:]))
 }
-
-// decodeK decodes a block of keys to dst [D][64].
-func (f *KVFormat) decodeK(dst []float32, kb []byte) {
-	for d := range f.D {
-		for i := range BlockKeys {
-			dst[BlockKeys*d+i] = f.keyAt(kb, d, i)
-		}
-	}
-}
-
-// decodeV decodes a block of values to dst [64][vw].
-func (f *KVFormat) decodeV(dst []float32, vb []byte) {
-	for i := range BlockKeys {
-		for d := range f.vw {
-			dst[f.vw*i+d] = f.valueAt(vb, d, i)
-		}
-	}
-}
