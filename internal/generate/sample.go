@@ -157,21 +157,24 @@ func (s *Sampler) candidates(logits []float32) []scored {
 			top = x
 		}
 	}
-	sum := math.NaN() // over the candidates of top-k, relative to the highest
+	// Both cuts keep a run from the top of the sorted list, so their order does not matter: what lies below either floor goes before
+	// anything is sorted. Of n candidates those below (1-p)/n of the sum have less than 1-p of it together, so that the ones that
+	// top-p keeps lie above.
+	floor, mass := math.Inf(-1), 0.0
+	if s.p.MinP > 0 {
+		floor = float64(top.logit) + math.Log(min(s.p.MinP, 1))
+	}
 	if s.p.TopP < 1 {
-		sum = 0
+		sum := 0.0
 		for _, x := range c {
 			sum += math.Exp(float64(x.logit) - float64(top.logit))
 		}
+		mass = max(s.p.TopP, 0) * sum
+		floor = max(floor, float64(top.logit)+math.Log((sum-mass)/float64(len(c)))-1e-6)
 	}
-	// Both cuts keep a run from the top of the sorted list, so their order does not matter; the one that needs no sorting goes
-	// first.
-	if s.p.MinP > 0 {
-		floor := float64(top.logit) + math.Log(min(s.p.MinP, 1))
-		c = slices.DeleteFunc(c, func(x scored) bool { return float64(x.logit) < floor })
-	}
+	c = slices.DeleteFunc(c, func(x scored) bool { return float64(x.logit) < floor })
 	if s.p.TopP < 1 {
-		c = nucleus(c, s.p.TopP*sum, float64(top.logit))
+		c = nucleus(c, mass, float64(top.logit))
 	}
 	return c
 }

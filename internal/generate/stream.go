@@ -115,7 +115,7 @@ func (m *Model) Generate(ctx context.Context, e Engine, o Options, emit func(Eve
 	}
 	g.text = newHoldback(m.Tok.NewDecoder(tokenizer.DecodeOptions{SkipSpaceAtStart: o.StartOfText}), o.Stop)
 	err := g.run(ctx)
-	if ctx.Err() != nil && (err == nil && g.res.Finish == "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		err, g.res.Finish = nil, FinishInterrupt
 	}
 	if err == nil {
@@ -151,7 +151,7 @@ func (g *generation) room() int {
 	return n
 }
 
-// run evaluates and draws. On return without an error, Finish is set unless ctx ended.
+// run evaluates and draws, and sets Finish. The engine looks at ctx: a token that was drawn is always shown.
 func (g *generation) run(ctx context.Context) error {
 	next, err := g.prefill(ctx)
 	if err != nil {
@@ -180,9 +180,6 @@ func (g *generation) run(ctx context.Context) error {
 		}
 		g.res.Decode.Tokens++
 		g.res.Decode.Ns = time.Since(start).Nanoseconds()
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
 }
 
