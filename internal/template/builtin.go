@@ -215,6 +215,7 @@ func (r *state) makeDict(_ Value, a args) Value {
 // strftime formats t as C's strftime does in the C locale, with glibc's flags "-", "_", "0" and "^".
 func (r *state) strftime(t time.Time, format string) string {
 	var b strings.Builder
+	r.charge(2 * len(format))
 	pad := func(n, width int, fill, flag byte) {
 		switch flag {
 		case '_':
@@ -236,7 +237,7 @@ func (r *state) strftime(t time.Time, format string) string {
 			b.WriteByte(format[i])
 			continue
 		}
-		start := i
+		start, written := i, b.Len()
 		i++
 		flag := byte(0)
 		for i+1 < len(format) && strings.IndexByte("-_0^", format[i]) >= 0 {
@@ -329,7 +330,8 @@ func (r *state) strftime(t time.Time, format string) string {
 		default:
 			b.WriteString(format[start : i+1])
 		}
-		r.charge(8)
+		r.step(4)
+		r.charge(2 * (b.Len() - written))
 	}
 	return b.String()
 }

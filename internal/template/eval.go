@@ -292,7 +292,7 @@ func (l *loop) peek(r *state) (Value, bool) {
 }
 
 func (l *loop) advance(r *state) bool {
-	r.step(1)
+	r.step(3)
 	v, ok := l.peek(r)
 	if !ok {
 		return false
@@ -345,6 +345,8 @@ func (r *state) runLoop(s *forStmt, seq Value, around *scope, depth0 int) flow {
 			}
 		}}
 	}
+	// As in jinja2, "else" runs if no iteration came to the end of the body, be it because of a break or continue.
+	done := false
 	for l.advance(r) {
 		fl := r.inScope(around, func() flow {
 			r.scope.set("loop", l)
@@ -354,8 +356,9 @@ func (r *state) runLoop(s *forStmt, seq Value, around *scope, depth0 int) flow {
 		if fl == flowBreak {
 			break
 		}
+		done = done || fl == flowNext
 	}
-	if l.index < 0 {
+	if !done {
 		return r.inScope(around, func() flow { return r.body(s.other) })
 	}
 	return flowNext

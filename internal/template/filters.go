@@ -14,6 +14,7 @@ func textFilter(name string, grow int, f func(string) string) {
 	define(filterTable, name, func(r *state, v Value, _ []Value) Value {
 		s := r.str(v)
 		r.chargeN(len(s), grow)
+		r.step(len(s) >> 4)
 		return likeText(v, f(s))
 	})
 }
@@ -25,6 +26,7 @@ func init() {
 	define(filterTable, "title", func(r *state, v Value, _ []Value) Value {
 		s := r.str(v)
 		r.chargeN(len(s), 6)
+		r.step(len(s) >> 4)
 		return titleWords(s)
 	})
 	define(filterTable, "trim chars?", func(r *state, v Value, a []Value) Value {
@@ -63,7 +65,7 @@ func init() {
 		}
 		return words
 	})
-	define(filterTable, "striptags", func(r *state, v Value, _ []Value) Value { return Markup(r.stripTags(r.str(v))) })
+	define(filterTable, "striptags", func(r *state, v Value, _ []Value) Value { return r.stripTags(r.str(v)) })
 	define(filterTable, "urlencode", filterURLEncode)
 	defineRaw(filterTable, "format", func(r *state, v Value, a args) Value {
 		s := r.str(v)
@@ -138,14 +140,19 @@ func init() {
 		return &List{items: items}
 	})
 	define(filterTable, "items", func(r *state, v Value, _ []Value) Value {
-		d, ok := v.(*Dict)
-		if _, undef := v.(*Undefined); undef {
-			d = NewDict()
-		} else if !ok {
-			r.typeError("Can only get item pairs from a mapping.")
-		}
-		src := r.iterate(&view{d, "items"})
-		return r.generate("do_items", nil, func() (Value, bool) { return src.next(r) })
+		var src *iterator
+		return r.generate("do_items", nil, func() (Value, bool) {
+			if src == nil {
+				d, ok := v.(*Dict)
+				if _, undef := v.(*Undefined); undef {
+					d = NewDict()
+				} else if !ok {
+					r.typeError("Can only get item pairs from a mapping.")
+				}
+				src = r.iterate(&view{d, "items"})
+			}
+			return src.next(r)
+		})
 	})
 	define(filterTable, "first", func(r *state, v Value, _ []Value) Value {
 		if x, ok := r.iterate(v).next(r); ok {
@@ -164,15 +171,16 @@ func init() {
 		if s, ok := text(v); ok {
 			return likeText(v, r.sliceText(s, sliceKey{step: -1}))
 		}
-		it := &iterator{}
 		if g, ok := v.(*generator); ok {
 			items := slices.Clone(r.items(g))
 			slices.Reverse(items)
 			return r.list(items)
 		}
-		it.items = r.reversed(v)
+		if !isSequence(v) {
+			r.fail("FilterArgumentError", "argument must be iterable")
+		}
 		r.charge(costObject)
-		return &generator{"reversed", it}
+		return &generator{"reversed", &iterator{items: r.reversed(v)}}
 	})
 	define(filterTable, "join d? attribute?", func(r *state, v Value, a []Value) Value {
 		get := r.getter(optNone(a[1], nil), nil)
@@ -287,15 +295,15 @@ func filterIndent(r *state, v Value, a []Value) Value {
 }
 
 func filterTruncate(r *state, v Value, a []Value) Value {
-	s, end := r.strArg(v), r.strArg(opt(a[2], "..."))
+	end := r.strArg(opt(a[2], "..."))
 	n, leeway := r.intArg(opt(a[0], 255)), r.intArg(optNone(a[3], 5))
-	r.scan(len(s))
 	if n < runeCount(end) || leeway < 0 {
 		r.fail("AssertionError", "truncate: length below that of the end, or negative leeway")
 	}
-	if count := runeCount(s); count <= n || count-n <= leeway {
+	if count, ok := r.length(v); ok && (count <= n || count-n <= leeway) {
 		return v
 	}
+	s := r.strArg(v)
 	cut := s[:offset(s, n-runeCount(end))]
 	if !r.truth(opt(a[1], false)) {
 		if i := strings.LastIndexByte(cut, ' '); i >= 0 {
@@ -445,6 +453,8 @@ func (r *state) round(n Value, precision int) Value {
 	// Units of 10**-precision: round the exact quotient.
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(-precision)), nil)
 	var x *big.Rat
+	r.step(200)
+	r.charge(maxIntBits / 8)
 	if isFloat {
 		x = new(big.Rat).SetFloat64(f)
 	} else {
@@ -634,7 +644,7 @@ func filterDictSort(r *state, v Value, a []Value) Value {
 func filterUnique(r *state, v Value, a []Value) Value {
 	get := r.getter(optNone(a[1], nil), nil)
 	seen := NewDict()
-	src := r.iterate(v)
+	src := r.lazily(v)
 	return r.generate("sync_do_unique", src, func() (Value, bool) {
 		for {
 			x, ok := src.next(r)
@@ -676,9 +686,14 @@ func filterGroupBy(r *state, v Value, a []Value) Value {
 }
 
 func filterBatch(r *state, v Value, a []Value) Value {
-	n, src := r.intArg(a[0]), r.iterate(v)
-	pending, more := src.next(r)
+	n, src := r.intArg(a[0]), r.lazily(v)
+	var pending Value
+	started, more := false, false
 	return r.generate("do_batch", src, func() (Value, bool) {
+		if !started {
+			started = true
+			pending, more = src.next(r)
+		}
 		if !more {
 			return nil, false
 		}
@@ -699,13 +714,17 @@ func filterBatch(r *state, v Value, a []Value) Value {
 }
 
 func filterSlice(r *state, v Value, a []Value) Value {
-	items, n := r.items(v), r.intArg(a[0])
-	if n == 0 {
-		r.fail("ZeroDivisionError", "integer division or modulo by zero")
-	}
+	src, n := r.lazily(v), r.intArg(a[0])
 	fill := optNone(a[1], nil)
 	i, at := 0, 0
-	return r.generate("sync_do_slice", nil, func() (Value, bool) {
+	var items []Value
+	return r.generate("sync_do_slice", src, func() (Value, bool) {
+		if i == 0 {
+			items = r.items(&generator{"", src})
+			if n == 0 {
+				r.fail("ZeroDivisionError", "integer division or modulo by zero")
+			}
+		}
 		if i >= n {
 			return nil, false
 		}
@@ -746,7 +765,7 @@ func filterMap(r *state, v Value, a args) Value {
 		a.pos = a.pos[1:]
 		f = func(x Value) Value { return b.invoke(r, x, a) }
 	}
-	src := r.iterate(v)
+	src := r.lazily(v)
 	return r.generate("sync_do_map", src, func() (Value, bool) {
 		r.step(1)
 		x, ok := src.next(r)
@@ -780,7 +799,7 @@ func (r *state) choose(name string, v Value, a args, want, byAttr bool) Value {
 		a.pos = a.pos[1:]
 		test = func(x Value) bool { return r.truth(b.invoke(r, x, a)) }
 	}
-	src := r.iterate(v)
+	src := r.lazily(v)
 	return r.generate("select_or_reject", src, func() (Value, bool) {
 		for {
 			r.step(1)

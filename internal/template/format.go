@@ -128,8 +128,16 @@ func (r *state) floating(f spec, x float64) string {
 		s = floatRepr(x)
 	case f.verb == 0:
 		s = formatFloat(x, 'g', precision)
-		if !strings.ContainsAny(s, ".en") {
-			s += ".0"
+		if !strings.ContainsAny(s, ".en") { // an integer: ".0" takes a digit of the precision, or else an exponent comes
+			if len(strings.TrimPrefix(s, "-")) < precision {
+				s += ".0"
+			} else {
+				mantissa, exponent, _ := strings.Cut(formatFloat(x, 'e', max(precision-1, 0)), "e")
+				if strings.Contains(mantissa, ".") {
+					mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
+				}
+				s = mantissa + "e" + exponent
+			}
 		}
 	case f.verb == '%':
 		s = formatFloat(x*100, 'f', precision) + "%"
@@ -252,10 +260,12 @@ func (r *state) percent(like Value, format string, arg Value) Value {
 		r.charge(len(s))
 		b.WriteString(s)
 	}
-	if _, isDict := arg.(*Dict); !isDict && (isTuple && used < len(list.items) || !isTuple && used == 0) {
-		if _, undef := arg.(*Undefined); undef {
-			r.use(arg)
-		}
+	rest := used == 0
+	switch arg.(type) {
+	case *List, *Dict, *pyRange, *Undefined: // what Python takes for a mapping need not be used
+		rest = isTuple && used < len(list.items)
+	}
+	if rest {
 		r.typeError("not all arguments converted during string formatting")
 	}
 	return likeText(like, b.String())
@@ -485,8 +495,13 @@ func (r *state) parseSpec(s string) spec {
 	}
 	f.sign = cut("+- ")
 	f.alt = cut("#") != 0
-	if cut("0") != 0 && f.align == 0 {
-		f.fill, f.align = "0", '='
+	if cut("0") != 0 {
+		if f.fill == "" {
+			f.fill = "0"
+		}
+		if f.align == 0 {
+			f.align = '='
+		}
 	}
 	f.width, _ = digits()
 	if c := cut(",_"); c != 0 {

@@ -194,6 +194,9 @@ func (l *lexer) tagEnd(i int, minus, plus bool) int {
 
 func (l *lexer) comment() {
 	i := strings.Index(l.src[l.pos:], "#}")
+	if i < 0 && l.pos == len(l.src) {
+		return // jinja2 lets this pass
+	}
 	if i < 0 {
 		l.fail("missing end of comment tag")
 	}
@@ -230,6 +233,9 @@ func (l *lexer) rawTag(i int, word string) (int, bool) {
 func (l *lexer) raw() {
 	for i := l.pos; ; i += 2 {
 		j := strings.Index(l.src[i:], "{%")
+		if j < 0 && l.pos == len(l.src) {
+			return // jinja2 lets this pass
+		}
 		if j < 0 {
 			l.fail("missing end of raw directive")
 		}

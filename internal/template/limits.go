@@ -12,7 +12,7 @@ type Limits struct {
 	Depth  int           // nested evaluations (expressions, statements, macro calls); default 6000
 	Output int           // bytes of the rendered text; default 16 MiB + 16 per byte of the variables
 	Memory int           // bytes allocated for values in all, whether still in use or not; default 32 MiB + 48 per byte of the variables
-	Time   time.Duration // wall time; default 1 s
+	Time   time.Duration // wall time; default 0.8 s
 }
 
 const (
@@ -38,7 +38,7 @@ func (l Limits) withDefaults(input int) Limits {
 	def(&l.Output, 16<<20+16*input)
 	def(&l.Memory, 32<<20+48*input)
 	if l.Time <= 0 {
-		l.Time = time.Second
+		l.Time = 800 * time.Millisecond
 	}
 	return l
 }
@@ -117,11 +117,11 @@ func (r *state) charge(n int) {
 		r.fail("LimitError", "needs more than %d bytes of memory", r.lim.Memory)
 	}
 	r.mem += n
-	r.step(n >> 7)
+	r.step(n >> 6)
 }
 
 // scan counts the work of reading n bytes.
-func (r *state) scan(n int) { r.step(n >> 7) }
+func (r *state) scan(n int) { r.step(n >> 5) }
 
 // chargeN charges n items of size bytes each; the product cannot overflow.
 func (r *state) chargeN(n, size int) {

@@ -131,6 +131,7 @@ func strMethods(t map[string]*builtin) {
 		define(t, name+" /", func(r *state, v Value, _ []Value) Value {
 			s, _ := text(v)
 			r.chargeN(len(s), grow)
+			r.step(len(s) >> 4)
 			return likeText(v, f(s))
 		})
 	}

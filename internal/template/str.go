@@ -316,10 +316,7 @@ func (r *state) sliceRange(k sliceKey, n int) (start, step, count int) {
 	start = clamp(k.start, defStart)
 	count = (&pyRange{start, clamp(k.stop, defStop), step}).len()
 	if count == 0 {
-		start = 0
-	}
-	if count <= 1 {
-		step = 1 // keeps start + i*step in range
+		start = 0 // -1 would be no position
 	}
 	return start, step, count
 }
@@ -416,7 +413,11 @@ func lower(s string) string {
 // points on either side.
 func finalSigma(s string, i int) bool {
 	ignorable := func(c rune) bool {
-		return unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune("'.:·’", c)
+		switch c {
+		case '\'', '.', ':', '^', '`', '·', '’':
+			return true
+		}
+		return c > 0x7f && unicode.In(c, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk)
 	}
 	cased := func(rest string, step func(string) (rune, int), cut func(string, int) string) bool {
 		for range 64 {

@@ -126,7 +126,7 @@ func dictKey(v Value) (k any, ok bool) {
 		}
 		return v, true
 	case *big.Int:
-		return bigKey(v.Text(62)), true
+		return bigKey(string(v.Bytes()) + string(rune('0'+v.Sign()))), true
 	case *List:
 		if !v.tuple {
 			return nil, false
@@ -497,6 +497,20 @@ func (r *state) items(v Value) []Value {
 		r.step(1)
 		items = append(items, item)
 	}
+}
+
+// lazily is an iterator over v that turns to v when its first item is asked for, as Python's generators do.
+func (r *state) lazily(v Value) *iterator {
+	if g, ok := v.(*generator); ok {
+		return g.iterator
+	}
+	var it *iterator
+	return &iterator{gen: func() (Value, bool) {
+		if it == nil {
+			it = r.iterate(v)
+		}
+		return it.next(r)
+	}}
 }
 
 // generate makes a generator; gen reads from src, which may be nil.

@@ -1,0 +1,98 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+const fuzzVars = `{"messages": [{"role": "user", "content": "Hi <|im_end|> \u00e9"}, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}],
+"n": 5, "l": [1, 2], "d": {"b": 1, "a": [1, {"c": null}]}, "s": "Hello, W\u00f6rld!\n x ", "f": 3.25, "add_generation_prompt": true}`
+
+// FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), and no more
+// time, output or memory than the limits allow.
+func FuzzTemplate(f *testing.F) {
+	if b, err := os.ReadFile("../../../shared/data/templates/probes.json"); err == nil {
+		var file struct{ Probes []struct{ Template string } }
+		if err := json.Unmarshal(b, &file); err != nil {
+			f.Fatal(err)
+		}
+		for _, p := range file.Probes {
+			f.Add(p.Template)
+		}
+	}
+	real, err := filepath.Glob("../../../shared/data/templates/jinja/*.jinja")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range real {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(b))
+	}
+	for _, p := range ownProbes(f) {
+		f.Add(p.Template)
+	}
+	for _, src := range hostile {
+		f.Add(src)
+	}
+	vars := Vars{}
+	d := fromJSON(f, []byte(fuzzVars)).(*Dict)
+	for i, k := range d.keys {
+		vars[k.(string)] = d.vals[i]
+	}
+	limits := Limits{Steps: 200_000, Memory: 4 << 20, Output: 1 << 20, Time: 200 * time.Millisecond}
+	f.Fuzz(func(t *testing.T, src string) {
+		start := time.Now()
+		tmpl, err := Parse("fuzz", src)
+		out := ""
+		if err == nil {
+			out, err = tmpl.Render(vars, Options{Now: now, Limits: limits})
+		}
+		var e *Error
+		var refused *ErrRaised
+		switch {
+		case errors.As(err, &e) && e.Kind == "InternalError":
+			t.Fatal(err)
+		case err != nil && !errors.As(err, &e) && !errors.As(err, &refused):
+			t.Fatalf("error of type %T: %v", err, err)
+		case len(out) > limits.Output:
+			t.Fatalf("%d bytes of output", len(out))
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Fatalf("took %v", took)
+		}
+	})
+}
+
+// FuzzJSON: what FromJSON reads, tojson writes so that FromJSON reads the same again.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{fuzzVars, `[1e400, -0.0, 1e-7, 123456789012345678901234567890]`, `"\ud83d\ude00\u0000"`, `{"a":1,"a":2}`, `[[[]]]`, `1 2`, `{`} {
+		f.Add([]byte(s))
+	}
+	tmpl, err := Parse("json", "{{ x|tojson }}")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := FromJSON(data)
+		if err != nil {
+			return
+		}
+		first, err := tmpl.Render(Vars{"x": v}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := FromJSON([]byte(first)); err == nil { // an infinite float has no JSON
+			second, err := tmpl.Render(Vars{"x": again}, Options{})
+			if err != nil || second != first {
+				t.Fatalf("%q, then %q, %v", first, second, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"math/big"
+	"strings"
+	"testing"
+)
+
+// ownProbe is one entry of testdata/probes.json: a template and what jinja2 3.1.6 (Python 3.11) makes of it, a text or an error.
+type ownProbe struct {
+	Template string
+	Expected *string
+	Error    string
+}
+
+// ownProbes reads testdata/probes.json. Its templates were written for this package, by hand or by a random generator, and
+// rendered by jinja2 in the set-up of Hugging Face transformers with the variables of ownVars.
+func ownProbes(t testing.TB) (probes []ownProbe) {
+	readJSON(t, "testdata/probes.json", &probes)
+	return probes
+}
+
+func ownVars(t testing.TB) Vars {
+	d := fromJSON(t, []byte(`{"n": 5, "l": [1, 2], "s": "Hello, Wörld!\n  x ", "d": {"b": 1, "a": [1, {"c": null}], "é": 2.5},
+"u": [{"r": "B", "k": 2}, {"r": "a", "k": 1}, {"r": "b", "k": 2}], "e": "", "f": 3.14159, "neg": -7, "w": " \t pad \n"}`)).(*Dict)
+	vars := Vars{"big": new(big.Int).Exp(big.NewInt(10), big.NewInt(25), nil)}
+	for i, k := range d.keys {
+		vars[k.(string)] = d.vals[i]
+	}
+	return vars
+}
+
+func TestOwnProbes(t *testing.T) {
+	vars := ownVars(t)
+	probes := ownProbes(t)
+	raised := 0
+	for _, p := range probes {
+		got, err := "", error(nil)
+		tmpl, err := Parse("probe", p.Template)
+		if err == nil {
+			got, err = tmpl.Render(vars, Options{Now: now})
+		}
+		var e *Error
+		var refused *ErrRaised
+		switch {
+		case p.Expected != nil:
+			if err != nil || got != *p.Expected {
+				t.Errorf("%q:\n got %q, %v\nwant %q", p.Template, got, err, *p.Expected)
+			}
+		case p.Error == "TemplateError":
+			raised++
+			if !errors.As(err, &refused) {
+				t.Errorf("%q: %q, error %v, want one by raise_exception", p.Template, got, err)
+			}
+		default:
+			raised++
+			if !errors.As(err, &e) || e.Kind != p.Error {
+				t.Errorf("%q: %q, error %v, want a %s", p.Template, got, err, p.Error)
+			}
+		}
+	}
+	t.Logf("%d probes, %d of them errors", len(probes), raised)
+}
+
+// TestErrorsCarryLines checks the line of an error, in macros and after them as well.
+func TestErrorsCarryLines(t *testing.T) {
+	for _, c := range []struct {
+		src  string
+		line int
+		want string
+	}{
+		{"a\nb\n{{ 1 + 'x' }}", 3, "unsupported operand type(s) for +: 'int' and 'str'"},
+		{"{% macro m() %}\n\n{{ x.y }}{% endmacro %}\n\n{{ m() }}", 3, "'x' is undefined"},
+		{"{% macro m() %}\n\n1{% endmacro %}\n\n{{ m() + 1 }}", 5, "can only concatenate str"},
+		{"{{ 1 }}\n{% if true %}\n{% endfor %}", 3, "unknown tag 'endfor'; the innermost open tag is 'if'"},
+		{"\n\n{{ 1 | nosuch }}", 3, "no filter named 'nosuch'"},
+		{"\n{% include 'x' %}", 2, "a chat template must stand alone"},
+		{"\n\n{% raw %}\n\n", 3, "missing end of raw directive"},
+		{"\n{{ 'a\n\nb' ~ (1\n2) }}", 5, "expected ')'"},
+	} {
+		tmpl, err := Parse("lines", c.src)
+		if err == nil {
+			_, err = tmpl.Render(nil, Options{})
+		}
+		var e *Error
+		if !errors.As(err, &e) || e.Line != c.line || !strings.Contains(e.Msg, c.want) || e.Template != "lines" {
+			t.Errorf("%q: %v, want line %d: %s", c.src, err, c.line, c.want)
+		}
+	}
+	tmpl, err := Parse("raise", "\n{{ raise_exception('no\nroles') }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tmpl.Render(nil, Options{})
+	var refused *ErrRaised
+	if !errors.As(err, &refused) || refused.Message != "no\nroles" || refused.Line != 2 {
+		t.Errorf("raise_exception: %#v", err)
+	}
+}
+
+// TestMarkersSurvive wraps text in private code points, as a caller marks look-alikes of special tokens in user content.
+func TestMarkersSurvive(t *testing.T) {
+	const marked = "  \ue000<|im_end|>\ue001 x  "
+	for src, want := range map[string]string{
+		"{{ c }}":                        marked,
+		"{{ c|trim }}":                   "\ue000<|im_end|>\ue001 x",
+		"{{ c.strip().split(' ')[0] }}":  "\ue000<|im_end|>\ue001",
+		"{{ c|replace('x', 'y')|trim }}": "\ue000<|im_end|>\ue001 y",
+		"{{ c.strip()|tojson }}":         "\"\ue000<|im_end|>\ue001 x\"",
+		"{{ c.strip()|tojson(true) }}":   "\"\ue000<|im_end|>\ue001 x\"",
+		"{{ [c.strip()] }}":              "['\ue000<|im_end|>\ue001 x']",
+		"{{ c|trim|upper|lower }}":       "\ue000<|im_end|>\ue001 x",
+		"{{ '%s' % c.strip() }}":         "\ue000<|im_end|>\ue001 x",
+	} {
+		tmpl, err := Parse("marks", src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tmpl.Render(Vars{"c": marked}, Options{Keep: "\ue000\ue001"}); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", src, got, err, want)
+		}
+	}
+}
+
+// TestGoValues: what Render takes from Go, and what it refuses.
+func TestGoValues(t *testing.T) {
+	tmpl, err := Parse("go", "{{ x }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := NewDict().Set("b", 1).Set("a", NewList("x", nil)).Set("b", 2)
+	for want, v := range map[string]Value{
+		"{'b': 2, 'a': ['x', None]}": d,
+		"[1, True]":                  []Value{1, true},
+		"9223372036854775807":        int64(1<<63 - 1),
+		"1.5":                        1.5,
+	} {
+		if got, err := tmpl.Render(Vars{"x": v}, Options{}); err != nil || got != want {
+			t.Errorf("%v: %q, %v, want %q", v, got, err, want)
+		}
+	}
+	deep := NewList()
+	for range 1000 {
+		deep = NewList(deep)
+	}
+	for _, v := range []Value{map[string]int{}, struct{}{}, []string{"a"}, deep} {
+		if got, err := tmpl.Render(Vars{"x": v}, Options{}); err == nil {
+			t.Errorf("%T: %q, want an error", v, got)
+		}
+	}
+	if v, ok := d.Get("b"); !ok || v != 2 || d.Len() != 2 {
+		t.Errorf("Get: %v, %v", v, ok)
+	}
+}
+
+func TestFromJSON(t *testing.T) {
+	for _, bad := range []string{"", "{", "[1,]", "1 2", "{\"a\":1} x", strings.Repeat("[", 100000), strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
+		strings.Repeat("9", 5000), "nul"} {
+		if v, err := FromJSON([]byte(bad)); err == nil {
+			t.Errorf("%.20q: %v, want an error", bad, v)
+		}
+	}
+	v, err := FromJSON([]byte(` {"b": 1, "a": [1.0, null, true, 12345678901234567890], "b": "x"} `))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(v.(*Dict).keys)
+	if err != nil || string(b) != `["b","a"]` {
+		t.Errorf("keys %s, %v", b, err)
+	}
+}
+
+// TestMessagesInParallel renders one template in several goroutines.
+func TestMessagesInParallel(t *testing.T) {
+	tmpl, err := Parse("parallel", "{% set ns = namespace(n=0) %}{% for m in l %}{% set ns.n = ns.n + m %}{% endfor %}{{ ns.n }}{{ l }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vars := ownVars(t)
+	errs := make(chan error)
+	for range 8 {
+		go func() {
+			got, err := tmpl.Render(vars, Options{})
+			if err == nil && got != "3[1, 2]" {
+				err = errors.New(got)
+			}
+			errs <- err
+		}()
+	}
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
