@@ -42,7 +42,7 @@ func attnFor(t isa.Tier) AttnTable {
 // KVFormat says how a block of 64 positions of one KV head is stored, and attends over such blocks. It is read-only.
 //
 // A K block is [D][64] (keys across the lanes), a V block [64][Dv padded to 16]. Q8_0 and Q4_0 pad Dv to 32, Q4_0 also D, and
-// have a float16 scale per 32 elements of a key or value behind the elements: K [D/32][64], V [64][Dv/32]. Q4_0 packs elements
+// have a float16 scale per 32 elements of a key or value before the elements: K [D/32][64], V [64][Dv/32]. Q4_0 packs elements
 // 32b+j (low nibble) and 32b+16+j into byte 16b+j of a key or value. Quantized elements mean what ggml's Q8_0 and Q4_0 decode to,
 // q*scale rounded to float32; whether kernels decode them while they read or a chunk at a time makes no difference in bits.
 type KVFormat struct {
@@ -57,6 +57,7 @@ type KVFormat struct {
 	vw     int           // elements of a stored value
 	kn, vn int           // runs of 32 elements of a key and a value
 	kb, vb int           // bytes of a block
+	ko, vo int           // bytes of its scales
 }
 
 // decodeQueries is the number of queries from which on quantized blocks are decoded once instead of by each tile of queries.
@@ -88,7 +89,9 @@ func (t *AttnTable) KV(typ quant.Type, d, dv int) (*KVFormat, error) {
 	default:
 		return nil, fmt.Errorf("KV cache of type %v: F32, F16, BF16, Q8_0 and Q4_0 are possible", typ)
 	}
-	if !f.quantized() {
+	if f.quantized() {
+		f.ko, f.vo = 2*BlockKeys*f.kn, 2*BlockKeys*f.vn
+	} else {
 		f.kb, f.vb = BlockKeys*d*f.size, BlockKeys*f.dvp*f.size
 	}
 	f.direct = attn.For(t.w, at)
@@ -134,6 +137,7 @@ type AttnScratch struct {
 	k      *attn.Kernels
 	kb, vb unsafe.Pointer // the block that k reads
 	stride int            // bytes of a value that k reads
+	scaled bool           // vs is decoded
 	lo, hi [attn.MaxTile]int
 }
 
@@ -273,11 +277,12 @@ func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
 	if a.K[b] == nil || a.V[b] == nil {
 		panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", b))
 	}
-	s.k, s.kb, s.vb, s.stride = f.direct, a.K[b], a.V[b], f.vw*f.size
-	if f.quantized() {
-		kn, vn := BlockKeys*f.kn, BlockKeys*f.vn
-		elem.F16ToF32(f.ew, s.ks[:kn], unsafe.Slice((*uint16)(unsafe.Add(s.kb, f.kb-2*kn)), kn))
-		elem.F16ToF32(f.ew, s.vs[:vn], unsafe.Slice((*uint16)(unsafe.Add(s.vb, f.vb-2*vn)), vn))
+	s.k, s.stride = f.direct, f.vw*f.size
+	s.kb, s.vb = unsafe.Add(a.K[b], f.ko), unsafe.Add(a.V[b], f.vo)
+	s.scaled = !f.quantized()
+	if !s.scaled {
+		kn := BlockKeys * f.kn
+		elem.F16ToF32(f.ew, s.ks[:kn], unsafe.Slice((*uint16)(a.K[b]), kn))
 	}
 	if !f.decodes(n) {
 		return
@@ -293,13 +298,23 @@ func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
 		widen(f.ew, s.vd[:vn], unsafe.Slice((*uint16)(s.vb), vn))
 	default:
 		k := &s.args
-		*k = attn.Args{K: s.kb, V: s.vb, O: unsafe.Pointer(&s.kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: s.vb,
+		*k = attn.Args{K: s.kb, V: s.vb, O: unsafe.Pointer(&s.kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: a.V[b],
 			KS: unsafe.Pointer(&s.ks[0]), VS: unsafe.Pointer(&s.vs[0])}
 		f.direct.DecodeK(k)
+		f.scaleValues(s, a.V[b])
 		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), a.after(b)
 		f.direct.DecodeV(k)
 	}
 	s.k, s.kb, s.vb, s.stride = f.f32, unsafe.Pointer(&s.kd[0]), unsafe.Pointer(&s.vd[0]), f.vw*4
+}
+
+// scaleValues decodes the scales of a block of values, unless that was done: after its keys were read and the values prefetched.
+func (f *KVFormat) scaleValues(s *AttnScratch, v unsafe.Pointer) {
+	if !s.scaled {
+		vn := BlockKeys * f.vn
+		elem.F16ToF32(f.ew, s.vs[:vn], unsafe.Slice((*uint16)(v), vn))
+		s.scaled = true
+	}
 }
 
 // after is the block of keys that follows block b, or that one where there is none: what to prefetch.
@@ -341,10 +356,10 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 		}
 		f.open(s, a, b, n)
 		// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
-		fetchV, fetchK := s.vb, s.vb
+		fetchV, fetchK := a.V[b], s.vb
 		for i := 0; i < n; {
 			m := s.tileSize(n - i)
-			if i+m == n && s.kb == a.K[b] {
+			if i+m == n {
 				fetchK = a.after(b)
 			}
 			f.tile(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
@@ -389,6 +404,7 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 	if a.Softcap != 0 {
 		s.capScores(a.Softcap, m)
 	}
+	f.scaleValues(s, a.V[b])
 	k.Pf = fetchK
 	if lo == 0 && hi == BlockKeys {
 		s.k.Softmax(k)

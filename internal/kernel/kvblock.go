@@ -11,6 +11,7 @@ import (
 // Store writes key k [D] and value v [Dv] to position i (0..63) of a block.
 func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 	kb, vb, k, v = kb[:f.kb], vb[:f.vb], k[:f.D], v[:f.Dv]
+	kq, vq := kb[f.ko:], vb[f.vo:]
 	switch f.Type {
 	case quant.F32:
 		for d, x := range k {
@@ -49,11 +50,11 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			n := min(f.D-32*b, 32)
 			h := quantQ8(&q, k[32*b:][:n])
 			for j, x := range q[:n] {
-				kb[BlockKeys*(32*b+j)+i] = byte(x)
+				kq[BlockKeys*(32*b+j)+i] = byte(x)
 			}
-			binary.LittleEndian.PutUint16(kb[BlockKeys*f.D+2*(BlockKeys*b+i):], h)
+			binary.LittleEndian.PutUint16(kb[2*(BlockKeys*b+i):], h)
 		}
-		row := vb[f.vw*i:][:f.vw]
+		row := vq[f.vw*i:][:f.vw]
 		clear(row[f.Dv:])
 		for b := range f.vn {
 			n := min(f.Dv-32*b, 32)
@@ -61,21 +62,21 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			for j, x := range q[:n] {
 				row[32*b+j] = byte(x)
 			}
-			binary.LittleEndian.PutUint16(vb[BlockKeys*f.vw+2*(f.vn*i+b):], h)
+			binary.LittleEndian.PutUint16(vb[2*(f.vn*i+b):], h)
 		}
 	case quant.Q4_0:
 		var q [16]byte
 		for b := range f.kn {
 			h := quantQ4(&q, k[32*b:min(f.D, 32*b+32)])
 			for j, x := range q {
-				kb[BlockKeys*(16*b+j)+i] = x
+				kq[BlockKeys*(16*b+j)+i] = x
 			}
-			binary.LittleEndian.PutUint16(kb[BlockKeys*16*f.kn+2*(BlockKeys*b+i):], h)
+			binary.LittleEndian.PutUint16(kb[2*(BlockKeys*b+i):], h)
 		}
 		for b := range f.vn {
 			h := quantQ4(&q, v[32*b:min(f.Dv, 32*b+32)])
-			copy(vb[16*(f.vn*i+b):], q[:])
-			binary.LittleEndian.PutUint16(vb[BlockKeys*16*f.vn+2*(f.vn*i+b):], h)
+			copy(vq[16*(f.vn*i+b):], q[:])
+			binary.LittleEndian.PutUint16(vb[2*(f.vn*i+b):], h)
 		}
 	}
 }
@@ -141,34 +142,34 @@ func le16(b []byte, i int) uint16 { return binary.LittleEndian.Uint16(b[2*i:]) }
 
 // keyAt is element d of key i of a block.
 func (f *KVFormat) keyAt(kb []byte, d, i int) float32 {
-	j := BlockKeys*d + i
+	j, kq := BlockKeys*d+i, kb[f.ko:]
 	switch f.Type {
 	case quant.F16:
 		return quant.F16ToF32(le16(kb, j))
 	case quant.BF16:
 		return quant.BF16ToF32(le16(kb, j))
 	case quant.Q8_0:
-		return float32(int8(kb[j])) * quant.F16ToF32(le16(kb[BlockKeys*f.D:], BlockKeys*(d/32)+i))
+		return float32(int8(kq[j])) * quant.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
 	case quant.Q4_0:
-		b := kb[BlockKeys*(d/32*16+d%16)+i] >> (d % 32 / 16 * 4) & 15
-		return float32(int(b)-8) * quant.F16ToF32(le16(kb[BlockKeys*16*f.kn:], BlockKeys*(d/32)+i))
+		b := kq[BlockKeys*(d/32*16+d%16)+i] >> (d % 32 / 16 * 4) & 15
+		return float32(int(b)-8) * quant.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(kb[4*j:]))
 }
 
 // valueAt is element d of value i of a block, d below vw.
 func (f *KVFormat) valueAt(vb []byte, d, i int) float32 {
-	j := f.vw*i + d
+	j, vq := f.vw*i+d, vb[f.vo:]
 	switch f.Type {
 	case quant.F16:
 		return quant.F16ToF32(le16(vb, j))
 	case quant.BF16:
 		return quant.BF16ToF32(le16(vb, j))
 	case quant.Q8_0:
-		return float32(int8(vb[j])) * quant.F16ToF32(le16(vb[BlockKeys*f.vw:], f.vn*i+d/32))
+		return float32(int8(vq[j])) * quant.F16ToF32(le16(vb, f.vn*i+d/32))
 	case quant.Q4_0:
-		b := vb[16*(f.vn*i+d/32)+d%16] >> (d % 32 / 16 * 4) & 15
-		return float32(int(b)-8) * quant.F16ToF32(le16(vb[BlockKeys*16*f.vn:], f.vn*i+d/32))
+		b := vq[16*(f.vn*i+d/32)+d%16] >> (d % 32 / 16 * 4) & 15
+		return float32(int(b)-8) * quant.F16ToF32(le16(vb, f.vn*i+d/32))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(vb[4*j:]))
 }
