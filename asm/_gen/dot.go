@@ -11,7 +11,7 @@ import (
 
 // dotFields are the offsets of dot.Args; a test compares them with the struct.
 var dotFields = fields("W", "WStep", "WFar", "X", "XStride", "D", "SD", "B", "Mp", "Y", "YStride", "YFar", "Groups", "Panels", "Cont",
-	"Pf", "Acc", "Src", "Dst")
+	"Pf", "Acc", "Src", "Dst", "Slices")
 
 // fields numbers names in steps of eight bytes.
 func fields(names ...string) map[string]int {
@@ -75,7 +75,7 @@ func kernelsOf(gemv, gemv2, small, gemm string, tile int, unpack string, unpacke
 		}
 		return "[]func(*Args){" + strings.Join(t, ", ") + "}"
 	}
-	s := fmt.Sprintf("{Gemv: %s,\n\t\tSmall: %s,\n\t\tGemm: %s, Tile: %d", gemv, list(small, 2), list(gemm, 1), tile)
+	s := fmt.Sprintf("{Gemv: %s,\n\t\tSmall: %s,\n\t\tGemm: %s, Tile: %d, Sliced: true", gemv, list(small, 2), list(gemm, 1), tile)
 	if gemv2 != "" {
 		s += ", Gemv2: " + gemv2 + ", Few: 48" // beyond, unpacking panels pays
 	}

@@ -6,7 +6,7 @@ import "fmt"
 // AVX-512 F; BF16 has two kinds, one with VDPBF16PS and one without.
 //
 // Z0..Z23 accumulators (four per row), Z24..Z27 weights, Z28..Z30 activations, Z31 mask 0xffff0000. DI weights; SI, R8, AX activations;
-// CX groups left, R10 prefetch distance, BX arguments; 0(SP) W, 8(SP) Y, 16(SP) panels left.
+// CX groups left, R10 prefetch distance, BX arguments; 0(SP) W, 8(SP) Y, 16(SP) panels left, 24(SP) slices left.
 
 // float512 is a float layout.
 type float512 struct {
@@ -57,7 +57,7 @@ func floatKernel(e *gen, l *float512, rows int, stream bool) {
 			doc = fmt.Sprintf("multiplies one activation row with Panels panels of %s.", l.name)
 		}
 	}
-	e.fnFrame(name, doc, 24)
+	e.fnFrame(name, doc, 32)
 	if l.label == "BF16" {
 		e.p("MOVL $0xffff0000, AX")
 		e.p("VPBROADCASTD AX, Z31")
@@ -71,6 +71,7 @@ func floatKernel(e *gen, l *float512, rows int, stream bool) {
 	if stream {
 		e.ld("BX", "Panels", "CX")
 		e.p("MOVQ CX, 16(SP)")
+		e.p("MOVQ $1, 24(SP)")
 		e.lab(name + "_panel")
 	}
 	outputs := func(f func(reg, off int)) {
@@ -93,7 +94,16 @@ func floatKernel(e *gen, l *float512, rows int, stream bool) {
 	e.p("JEQ %s_zero", name)
 	outputs(func(reg, off int) { e.p("VMOVUPS %d(R9), Z%d", off, reg) })
 	e.lab(name + "_zero")
+	if stream {
+		e.p("DECQ 24(SP)")
+		e.p("JGT %s_slice", name)
+		e.ld("BX", "Slices", "AX")
+		e.p("MOVQ AX, 24(SP)")
+	}
 	e.ld("BX", "X", "SI")
+	if stream {
+		e.lab(name + "_slice")
+	}
 	e.ld("BX", "XStride", "AX")
 	e.p("LEAQ (AX)(AX*2), R8")
 	e.p("ADDQ SI, R8")
@@ -186,17 +196,14 @@ func (l *float512) step(e *gen, k, rows int, fetch bool) {
 	}
 }
 
-// fold adds slices with 256-bit registers: every tier with assembly uses it.
+// fold is GoFold with 256-bit registers: every tier with assembly uses it.
 func fold(e *gen) {
-	e.fn("avxFold", "adds Groups = 2, 4 or 8 slices as a tree (Fold).")
+	e.fn("avxFold", "adds slices and stores outputs (GoFold).")
 	e.arg("BX")
-	e.ld("BX", "W", "SI")
-	e.ld("BX", "WStep", "AX")
-	e.ld("BX", "Y", "DI")
-	e.ld("BX", "Panels", "CX")
-	e.ld("BX", "Groups", "DX")
-	e.p("LEAQ (AX)(AX*2), R8") // slices 0..3 at SI, 4..7 at R9
-	e.p("LEAQ (SI)(AX*4), R9")
+	for _, f := range [][2]string{{"W", "SI"}, {"WStep", "AX"}, {"Y", "DI"}, {"Panels", "CX"}, {"Groups", "DX"}, {"B", "R10"}, {"Cont", "R11"}} {
+		e.ld("BX", f[0], f[1])
+	}
+	e.p("LEAQ (AX)(AX*2), R8")
 	four := func(base string, off, r int) { // Yr = (s0+s1)+(s2+s3)
 		e.p("VMOVUPS %d(%s), Y%d", off, base, r)
 		e.p("VADDPS %d(%s)(AX*1), Y%d, Y%d", off, base, r, r)
@@ -204,31 +211,57 @@ func fold(e *gen) {
 		e.p("VADDPS %d(%s)(R8*1), Y%d, Y%d", off, base, r+2, r+2)
 		e.p("VADDPS Y%d, Y%d, Y%d", r+2, r, r)
 	}
-	e.p("CMPQ DX, $4")
-	e.p("JEQ avxFold_4")
-	e.p("JGT avxFold_8")
 	for _, n := range []int{2, 4, 8} {
-		e.lab(fmt.Sprintf("avxFold_%d", n))
+		e.p("CMPQ DX, $%d", n)
+		e.p("JEQ avxFold_%d", n)
+	}
+	for _, n := range []int{1, 2, 4, 8} {
+		name := fmt.Sprintf("avxFold_%d", n)
+		e.lab(name)
+		e.p("MOVQ AX, R12") // bytes of the panel's slice left
+		e.lab(name + "_v")
+		if n == 8 {
+			e.p("LEAQ (SI)(AX*4), R9")
+		}
 		for off := 0; off < 64; off += 32 {
 			r := off / 32
 			switch n {
-			case 2:
+			case 1, 2:
 				e.p("VMOVUPS %d(SI), Y%d", off, r)
-				e.p("VADDPS %d(SI)(AX*1), Y%d, Y%d", off, r, r)
-			case 4:
-				four("SI", off, r)
+				if n == 2 {
+					e.p("VADDPS %d(SI)(AX*1), Y%d, Y%d", off, r, r)
+				}
 			default:
 				four("SI", off, r)
-				four("R9", off, r+4)
-				e.p("VADDPS Y%d, Y%d, Y%d", r+4, r, r)
+				if n == 8 {
+					four("R9", off, r+4)
+					e.p("VADDPS Y%d, Y%d, Y%d", r+4, r, r)
+				}
 			}
-			e.p("VMOVUPS Y%d, %d(DI)", r, off)
 		}
+		e.p("TESTQ R10, R10")
+		e.p("JEQ %s_add", name)
+		e.p("VADDPS (R10), Y0, Y0")
+		e.p("VADDPS 32(R10), Y1, Y1")
+		e.p("ADDQ $64, R10")
+		e.lab(name + "_add")
+		e.p("TESTQ R11, R11")
+		e.p("JEQ %s_store", name)
+		e.p("VADDPS (DI), Y0, Y0")
+		e.p("VADDPS 32(DI), Y1, Y1")
+		e.lab(name + "_store")
+		e.p("VMOVUPS Y0, (DI)")
+		e.p("VMOVUPS Y1, 32(DI)")
 		e.p("ADDQ $64, SI")
-		e.p("ADDQ $64, R9")
 		e.p("ADDQ $64, DI")
+		e.p("SUBQ $64, R12")
+		e.p("JNZ %s_v", name)
+		if n > 1 { // SI is one slice further: skip the others
+			e.p("IMUL3Q $%d, AX, R12", n-1)
+			e.p("ADDQ R12, SI")
+		}
 		e.p("DECQ CX")
-		e.p("JNZ avxFold_%d", n)
+		e.p("JNZ %s", name)
 		e.ret()
 	}
 }

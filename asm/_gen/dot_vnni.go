@@ -13,7 +13,7 @@ import "fmt"
 //	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
 //	Z18..Z23 sums over a K-quant's group     BX  prefetch distance   R11         turns of an inner loop
 //	Z24..Z29 weights, scales                 R12 distance to stream 1, R13 the same and BX; with several rows pointers
-//	Z30, Z31 masks                           0(SP) Y, 8(SP) panels left
+//	Z30, Z31 masks                           0(SP) Y, 8(SP) panels left, 16(SP) slices left
 //
 // Kernels over unpacked panels (Gemm) compute 2 panels x 1..6 rows: a broadcast activation serves two weight vectors.
 
@@ -116,13 +116,13 @@ func (k *panel512) emit() {
 	switch {
 	case k.two:
 		k.name = "vnniGemv2" + l.name
-		e.fnFrame(k.name, "multiplies one activation row with two streams of Panels panels of "+l.name+".", 16)
+		e.fnFrame(k.name, "multiplies one activation row with two streams of Panels panels of "+l.name+".", 24)
 	case k.rows == 1:
 		k.name = "vnniGemv" + l.name
-		e.fnFrame(k.name, "multiplies one activation row with Panels panels of "+l.name+".", 16)
+		e.fnFrame(k.name, "multiplies one activation row with Panels panels of "+l.name+".", 24)
 	default:
 		k.name = fmt.Sprintf("vnniSmall%sx%d", l.name, k.rows)
-		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), 16)
+		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), 24)
 	}
 	if l.name != "Q8_0" {
 		e.bytesIn(0x0f, 31)
@@ -144,9 +144,14 @@ func (k *panel512) emit() {
 	e.ld("CX", "Panels", "R9")
 	e.p("MOVQ R8, 0(SP)")
 	e.p("MOVQ R9, 8(SP)")
+	e.p("MOVQ $1, 16(SP)")
 	e.lab(k.name + "_panel")
 	e.arg("CX")
 	k.start()
+	e.p("DECQ 16(SP)")
+	e.p("JGT %s_slice", k.name)
+	e.ld("CX", "Slices", "AX")
+	e.p("MOVQ AX, 16(SP)")
 	e.ld("CX", "X", "SI")
 	e.ld("CX", "D", "DX")
 	if l.m != 0 {
@@ -154,6 +159,7 @@ func (k *panel512) emit() {
 	} else {
 		e.ld("CX", "B", "R9")
 	}
+	e.lab(k.name + "_slice")
 	if k.rows > 1 {
 		e.ld("CX", "XStride", "AX")
 		e.p("LEAQ (AX)(AX*2), R8")

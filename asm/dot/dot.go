@@ -64,4 +64,8 @@ type Args struct {
 	Acc     unsafe.Pointer // scratch of at least 2 KiB, 64-byte aligned
 	Src     unsafe.Pointer // unpacking kernels: source group
 	Dst     unsafe.Pointer // unpacking kernels: destination
+
+	// Kernels with Sliced (Kernels): this many consecutive "panels" are the slices along K of one panel. X, D, SD and B go on from
+	// one to the next and return to their start after the last. 0 means 1.
+	Slices int
 }

@@ -6,7 +6,7 @@
 
 // func avx512GemvF32(a *Args)
 // multiplies one activation row with Panels panels of F32.
-TEXT ·avx512GemvF32(SB), NOSPLIT, $24-8
+TEXT ·avx512GemvF32(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -15,6 +15,7 @@ TEXT ·avx512GemvF32(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512GemvF32_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -30,7 +31,12 @@ avx512GemvF32_panel:
 	VMOVUPS 128(R9), Z2
 	VMOVUPS 192(R9), Z3
 avx512GemvF32_zero:
+	DECQ 24(SP)
+	JGT avx512GemvF32_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512GemvF32_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -136,7 +142,7 @@ avx512GemvF32_done:
 
 // func avx512GemmF32x1(a *Args)
 // multiplies 1 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x1(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x1(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -236,7 +242,7 @@ avx512GemmF32x1_done:
 
 // func avx512SmallF32x2(a *Args)
 // multiplies 2 activation rows with Panels panels of F32.
-TEXT ·avx512SmallF32x2(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF32x2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -245,6 +251,7 @@ TEXT ·avx512SmallF32x2(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF32x2_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -269,7 +276,12 @@ avx512SmallF32x2_panel:
 	VMOVUPS 128(R9), Z6
 	VMOVUPS 192(R9), Z7
 avx512SmallF32x2_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF32x2_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF32x2_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -405,7 +417,7 @@ avx512SmallF32x2_done:
 
 // func avx512GemmF32x2(a *Args)
 // multiplies 2 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x2(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -544,7 +556,7 @@ avx512GemmF32x2_done:
 
 // func avx512SmallF32x3(a *Args)
 // multiplies 3 activation rows with Panels panels of F32.
-TEXT ·avx512SmallF32x3(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF32x3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -553,6 +565,7 @@ TEXT ·avx512SmallF32x3(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF32x3_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -586,7 +599,12 @@ avx512SmallF32x3_panel:
 	VMOVUPS 128(R9), Z10
 	VMOVUPS 192(R9), Z11
 avx512SmallF32x3_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF32x3_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF32x3_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -752,7 +770,7 @@ avx512SmallF32x3_done:
 
 // func avx512GemmF32x3(a *Args)
 // multiplies 3 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x3(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -930,7 +948,7 @@ avx512GemmF32x3_done:
 
 // func avx512SmallF32x4(a *Args)
 // multiplies 4 activation rows with Panels panels of F32.
-TEXT ·avx512SmallF32x4(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF32x4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -939,6 +957,7 @@ TEXT ·avx512SmallF32x4(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF32x4_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -981,7 +1000,12 @@ avx512SmallF32x4_panel:
 	VMOVUPS 128(R9), Z14
 	VMOVUPS 192(R9), Z15
 avx512SmallF32x4_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF32x4_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF32x4_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1177,7 +1201,7 @@ avx512SmallF32x4_done:
 
 // func avx512GemmF32x4(a *Args)
 // multiplies 4 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x4(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -1394,7 +1418,7 @@ avx512GemmF32x4_done:
 
 // func avx512SmallF32x5(a *Args)
 // multiplies 5 activation rows with Panels panels of F32.
-TEXT ·avx512SmallF32x5(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF32x5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -1403,6 +1427,7 @@ TEXT ·avx512SmallF32x5(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF32x5_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -1454,7 +1479,12 @@ avx512SmallF32x5_panel:
 	VMOVUPS 128(R9), Z18
 	VMOVUPS 192(R9), Z19
 avx512SmallF32x5_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF32x5_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF32x5_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1680,7 +1710,7 @@ avx512SmallF32x5_done:
 
 // func avx512GemmF32x5(a *Args)
 // multiplies 5 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x5(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -1936,7 +1966,7 @@ avx512GemmF32x5_done:
 
 // func avx512SmallF32x6(a *Args)
 // multiplies 6 activation rows with Panels panels of F32.
-TEXT ·avx512SmallF32x6(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF32x6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -1945,6 +1975,7 @@ TEXT ·avx512SmallF32x6(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF32x6_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -2005,7 +2036,12 @@ avx512SmallF32x6_panel:
 	VMOVUPS 128(R9), Z22
 	VMOVUPS 192(R9), Z23
 avx512SmallF32x6_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF32x6_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF32x6_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2261,7 +2297,7 @@ avx512SmallF32x6_done:
 
 // func avx512GemmF32x6(a *Args)
 // multiplies 6 activation rows with one panel of F32.
-TEXT ·avx512GemmF32x6(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF32x6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -2556,7 +2592,7 @@ avx512GemmF32x6_done:
 
 // func avx512GemvF16(a *Args)
 // multiplies one activation row with Panels panels of F16.
-TEXT ·avx512GemvF16(SB), NOSPLIT, $24-8
+TEXT ·avx512GemvF16(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -2565,6 +2601,7 @@ TEXT ·avx512GemvF16(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512GemvF16_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -2580,7 +2617,12 @@ avx512GemvF16_panel:
 	VMOVUPS 128(R9), Z2
 	VMOVUPS 192(R9), Z3
 avx512GemvF16_zero:
+	DECQ 24(SP)
+	JGT avx512GemvF16_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512GemvF16_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2676,7 +2718,7 @@ avx512GemvF16_done:
 
 // func avx512GemmF16x1(a *Args)
 // multiplies 1 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x1(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x1(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -2776,7 +2818,7 @@ avx512GemmF16x1_done:
 
 // func avx512SmallF16x2(a *Args)
 // multiplies 2 activation rows with Panels panels of F16.
-TEXT ·avx512SmallF16x2(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF16x2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -2785,6 +2827,7 @@ TEXT ·avx512SmallF16x2(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF16x2_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -2809,7 +2852,12 @@ avx512SmallF16x2_panel:
 	VMOVUPS 128(R9), Z6
 	VMOVUPS 192(R9), Z7
 avx512SmallF16x2_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF16x2_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF16x2_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2935,7 +2983,7 @@ avx512SmallF16x2_done:
 
 // func avx512GemmF16x2(a *Args)
 // multiplies 2 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x2(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3074,7 +3122,7 @@ avx512GemmF16x2_done:
 
 // func avx512SmallF16x3(a *Args)
 // multiplies 3 activation rows with Panels panels of F16.
-TEXT ·avx512SmallF16x3(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF16x3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3083,6 +3131,7 @@ TEXT ·avx512SmallF16x3(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF16x3_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3116,7 +3165,12 @@ avx512SmallF16x3_panel:
 	VMOVUPS 128(R9), Z10
 	VMOVUPS 192(R9), Z11
 avx512SmallF16x3_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF16x3_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF16x3_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3272,7 +3326,7 @@ avx512SmallF16x3_done:
 
 // func avx512GemmF16x3(a *Args)
 // multiplies 3 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x3(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3450,7 +3504,7 @@ avx512GemmF16x3_done:
 
 // func avx512SmallF16x4(a *Args)
 // multiplies 4 activation rows with Panels panels of F16.
-TEXT ·avx512SmallF16x4(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF16x4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3459,6 +3513,7 @@ TEXT ·avx512SmallF16x4(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF16x4_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3501,7 +3556,12 @@ avx512SmallF16x4_panel:
 	VMOVUPS 128(R9), Z14
 	VMOVUPS 192(R9), Z15
 avx512SmallF16x4_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF16x4_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF16x4_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3687,7 +3747,7 @@ avx512SmallF16x4_done:
 
 // func avx512GemmF16x4(a *Args)
 // multiplies 4 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x4(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3904,7 +3964,7 @@ avx512GemmF16x4_done:
 
 // func avx512SmallF16x5(a *Args)
 // multiplies 5 activation rows with Panels panels of F16.
-TEXT ·avx512SmallF16x5(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF16x5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -3913,6 +3973,7 @@ TEXT ·avx512SmallF16x5(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF16x5_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -3964,7 +4025,12 @@ avx512SmallF16x5_panel:
 	VMOVUPS 128(R9), Z18
 	VMOVUPS 192(R9), Z19
 avx512SmallF16x5_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF16x5_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF16x5_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -4180,7 +4246,7 @@ avx512SmallF16x5_done:
 
 // func avx512GemmF16x5(a *Args)
 // multiplies 5 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x5(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -4436,7 +4502,7 @@ avx512GemmF16x5_done:
 
 // func avx512SmallF16x6(a *Args)
 // multiplies 6 activation rows with Panels panels of F16.
-TEXT ·avx512SmallF16x6(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallF16x6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -4445,6 +4511,7 @@ TEXT ·avx512SmallF16x6(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallF16x6_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -4505,7 +4572,12 @@ avx512SmallF16x6_panel:
 	VMOVUPS 128(R9), Z22
 	VMOVUPS 192(R9), Z23
 avx512SmallF16x6_zero:
+	DECQ 24(SP)
+	JGT avx512SmallF16x6_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallF16x6_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -4751,7 +4823,7 @@ avx512SmallF16x6_done:
 
 // func avx512GemmF16x6(a *Args)
 // multiplies 6 activation rows with one panel of F16.
-TEXT ·avx512GemmF16x6(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmF16x6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -5046,7 +5118,7 @@ avx512GemmF16x6_done:
 
 // func avx512GemvBF16(a *Args)
 // multiplies one activation row with Panels panels of BF16.
-TEXT ·avx512GemvBF16(SB), NOSPLIT, $24-8
+TEXT ·avx512GemvBF16(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -5057,6 +5129,7 @@ TEXT ·avx512GemvBF16(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512GemvBF16_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -5072,7 +5145,12 @@ avx512GemvBF16_panel:
 	VMOVUPS 128(R9), Z2
 	VMOVUPS 192(R9), Z3
 avx512GemvBF16_zero:
+	DECQ 24(SP)
+	JGT avx512GemvBF16_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512GemvBF16_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -5233,7 +5311,7 @@ avx512GemvBF16_done:
 
 // func avx512GemmBF16x1(a *Args)
 // multiplies 1 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x1(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x1(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -5390,7 +5468,7 @@ avx512GemmBF16x1_done:
 
 // func avx512SmallBF16x2(a *Args)
 // multiplies 2 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16x2(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16x2(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -5401,6 +5479,7 @@ TEXT ·avx512SmallBF16x2(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16x2_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -5425,7 +5504,12 @@ avx512SmallBF16x2_panel:
 	VMOVUPS 128(R9), Z6
 	VMOVUPS 192(R9), Z7
 avx512SmallBF16x2_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16x2_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16x2_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -5651,7 +5735,7 @@ avx512SmallBF16x2_done:
 
 // func avx512GemmBF16x2(a *Args)
 // multiplies 2 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x2(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x2(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -5882,7 +5966,7 @@ avx512GemmBF16x2_done:
 
 // func avx512SmallBF16x3(a *Args)
 // multiplies 3 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16x3(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16x3(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -5893,6 +5977,7 @@ TEXT ·avx512SmallBF16x3(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16x3_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -5926,7 +6011,12 @@ avx512SmallBF16x3_panel:
 	VMOVUPS 128(R9), Z10
 	VMOVUPS 192(R9), Z11
 avx512SmallBF16x3_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16x3_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16x3_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6217,7 +6307,7 @@ avx512SmallBF16x3_done:
 
 // func avx512GemmBF16x3(a *Args)
 // multiplies 3 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x3(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x3(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -6522,7 +6612,7 @@ avx512GemmBF16x3_done:
 
 // func avx512SmallBF16x4(a *Args)
 // multiplies 4 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16x4(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16x4(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -6533,6 +6623,7 @@ TEXT ·avx512SmallBF16x4(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16x4_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -6575,7 +6666,12 @@ avx512SmallBF16x4_panel:
 	VMOVUPS 128(R9), Z14
 	VMOVUPS 192(R9), Z15
 avx512SmallBF16x4_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16x4_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16x4_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6931,7 +7027,7 @@ avx512SmallBF16x4_done:
 
 // func avx512GemmBF16x4(a *Args)
 // multiplies 4 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x4(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x4(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -7310,7 +7406,7 @@ avx512GemmBF16x4_done:
 
 // func avx512SmallBF16x5(a *Args)
 // multiplies 5 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16x5(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16x5(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -7321,6 +7417,7 @@ TEXT ·avx512SmallBF16x5(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16x5_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -7372,7 +7469,12 @@ avx512SmallBF16x5_panel:
 	VMOVUPS 128(R9), Z18
 	VMOVUPS 192(R9), Z19
 avx512SmallBF16x5_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16x5_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16x5_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -7793,7 +7895,7 @@ avx512SmallBF16x5_done:
 
 // func avx512GemmBF16x5(a *Args)
 // multiplies 5 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x5(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x5(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -8246,7 +8348,7 @@ avx512GemmBF16x5_done:
 
 // func avx512SmallBF16x6(a *Args)
 // multiplies 6 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16x6(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16x6(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -8257,6 +8359,7 @@ TEXT ·avx512SmallBF16x6(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16x6_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -8317,7 +8420,12 @@ avx512SmallBF16x6_panel:
 	VMOVUPS 128(R9), Z22
 	VMOVUPS 192(R9), Z23
 avx512SmallBF16x6_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16x6_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16x6_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -8803,7 +8911,7 @@ avx512SmallBF16x6_done:
 
 // func avx512GemmBF16x6(a *Args)
 // multiplies 6 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16x6(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16x6(SB), NOSPLIT, $32-8
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), BX
@@ -9330,7 +9438,7 @@ avx512GemmBF16x6_done:
 
 // func avx512GemvBF16dp(a *Args)
 // multiplies one activation row with Panels panels of BF16.
-TEXT ·avx512GemvBF16dp(SB), NOSPLIT, $24-8
+TEXT ·avx512GemvBF16dp(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -9339,6 +9447,7 @@ TEXT ·avx512GemvBF16dp(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512GemvBF16dp_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -9354,7 +9463,12 @@ avx512GemvBF16dp_panel:
 	VMOVUPS 128(R9), Z2
 	VMOVUPS 192(R9), Z3
 avx512GemvBF16dp_zero:
+	DECQ 24(SP)
+	JGT avx512GemvBF16dp_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512GemvBF16dp_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -9460,7 +9574,7 @@ avx512GemvBF16dp_done:
 
 // func avx512GemmBF16dpx1(a *Args)
 // multiplies 1 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx1(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx1(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -9560,7 +9674,7 @@ avx512GemmBF16dpx1_done:
 
 // func avx512SmallBF16dpx2(a *Args)
 // multiplies 2 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16dpx2(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16dpx2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -9569,6 +9683,7 @@ TEXT ·avx512SmallBF16dpx2(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16dpx2_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -9593,7 +9708,12 @@ avx512SmallBF16dpx2_panel:
 	VMOVUPS 128(R9), Z6
 	VMOVUPS 192(R9), Z7
 avx512SmallBF16dpx2_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16dpx2_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16dpx2_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -9729,7 +9849,7 @@ avx512SmallBF16dpx2_done:
 
 // func avx512GemmBF16dpx2(a *Args)
 // multiplies 2 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx2(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx2(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -9868,7 +9988,7 @@ avx512GemmBF16dpx2_done:
 
 // func avx512SmallBF16dpx3(a *Args)
 // multiplies 3 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16dpx3(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16dpx3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -9877,6 +9997,7 @@ TEXT ·avx512SmallBF16dpx3(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16dpx3_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -9910,7 +10031,12 @@ avx512SmallBF16dpx3_panel:
 	VMOVUPS 128(R9), Z10
 	VMOVUPS 192(R9), Z11
 avx512SmallBF16dpx3_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16dpx3_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16dpx3_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -10076,7 +10202,7 @@ avx512SmallBF16dpx3_done:
 
 // func avx512GemmBF16dpx3(a *Args)
 // multiplies 3 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx3(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx3(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -10254,7 +10380,7 @@ avx512GemmBF16dpx3_done:
 
 // func avx512SmallBF16dpx4(a *Args)
 // multiplies 4 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16dpx4(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16dpx4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -10263,6 +10389,7 @@ TEXT ·avx512SmallBF16dpx4(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16dpx4_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -10305,7 +10432,12 @@ avx512SmallBF16dpx4_panel:
 	VMOVUPS 128(R9), Z14
 	VMOVUPS 192(R9), Z15
 avx512SmallBF16dpx4_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16dpx4_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16dpx4_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -10501,7 +10633,7 @@ avx512SmallBF16dpx4_done:
 
 // func avx512GemmBF16dpx4(a *Args)
 // multiplies 4 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx4(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx4(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -10718,7 +10850,7 @@ avx512GemmBF16dpx4_done:
 
 // func avx512SmallBF16dpx5(a *Args)
 // multiplies 5 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16dpx5(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16dpx5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -10727,6 +10859,7 @@ TEXT ·avx512SmallBF16dpx5(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16dpx5_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -10778,7 +10911,12 @@ avx512SmallBF16dpx5_panel:
 	VMOVUPS 128(R9), Z18
 	VMOVUPS 192(R9), Z19
 avx512SmallBF16dpx5_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16dpx5_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16dpx5_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -11004,7 +11142,7 @@ avx512SmallBF16dpx5_done:
 
 // func avx512GemmBF16dpx5(a *Args)
 // multiplies 5 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx5(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx5(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -11260,7 +11398,7 @@ avx512GemmBF16dpx5_done:
 
 // func avx512SmallBF16dpx6(a *Args)
 // multiplies 6 activation rows with Panels panels of BF16.
-TEXT ·avx512SmallBF16dpx6(SB), NOSPLIT, $24-8
+TEXT ·avx512SmallBF16dpx6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -11269,6 +11407,7 @@ TEXT ·avx512SmallBF16dpx6(SB), NOSPLIT, $24-8
 	MOVQ R9, 8(SP)
 	MOVQ 104(BX), CX
 	MOVQ CX, 16(SP)
+	MOVQ $1, 24(SP)
 avx512SmallBF16dpx6_panel:
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
@@ -11329,7 +11468,12 @@ avx512SmallBF16dpx6_panel:
 	VMOVUPS 128(R9), Z22
 	VMOVUPS 192(R9), Z23
 avx512SmallBF16dpx6_zero:
+	DECQ 24(SP)
+	JGT avx512SmallBF16dpx6_slice
+	MOVQ 152(BX), AX
+	MOVQ AX, 24(SP)
 	MOVQ 24(BX), SI
+avx512SmallBF16dpx6_slice:
 	MOVQ 32(BX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -11585,7 +11729,7 @@ avx512SmallBF16dpx6_done:
 
 // func avx512GemmBF16dpx6(a *Args)
 // multiplies 6 activation rows with one panel of BF16.
-TEXT ·avx512GemmBF16dpx6(SB), NOSPLIT, $24-8
+TEXT ·avx512GemmBF16dpx6(SB), NOSPLIT, $32-8
 	MOVQ a+0(FP), BX
 	MOVQ 120(BX), R10
 	MOVQ 0(BX), DI
@@ -11879,7 +12023,7 @@ avx512GemmBF16dpx6_done:
 	RET
 
 // func avxFold(a *Args)
-// adds Groups = 2, 4 or 8 slices as a tree (Fold).
+// adds slices and stores outputs (GoFold).
 TEXT ·avxFold(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
@@ -11887,46 +12031,111 @@ TEXT ·avxFold(SB), NOSPLIT, $0-8
 	MOVQ 72(BX), DI
 	MOVQ 104(BX), CX
 	MOVQ 96(BX), DX
+	MOVQ 56(BX), R10
+	MOVQ 112(BX), R11
 	LEAQ (AX)(AX*2), R8
-	LEAQ (SI)(AX*4), R9
+	CMPQ DX, $2
+	JEQ avxFold_2
 	CMPQ DX, $4
 	JEQ avxFold_4
-	JGT avxFold_8
-avxFold_2:
+	CMPQ DX, $8
+	JEQ avxFold_8
+avxFold_1:
+	MOVQ AX, R12
+avxFold_1_v:
 	VMOVUPS 0(SI), Y0
-	VADDPS 0(SI)(AX*1), Y0, Y0
-	VMOVUPS Y0, 0(DI)
 	VMOVUPS 32(SI), Y1
-	VADDPS 32(SI)(AX*1), Y1, Y1
+	TESTQ R10, R10
+	JEQ avxFold_1_add
+	VADDPS (R10), Y0, Y0
+	VADDPS 32(R10), Y1, Y1
+	ADDQ $64, R10
+avxFold_1_add:
+	TESTQ R11, R11
+	JEQ avxFold_1_store
+	VADDPS (DI), Y0, Y0
+	VADDPS 32(DI), Y1, Y1
+avxFold_1_store:
+	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	ADDQ $64, SI
-	ADDQ $64, R9
 	ADDQ $64, DI
+	SUBQ $64, R12
+	JNZ avxFold_1_v
+	DECQ CX
+	JNZ avxFold_1
+	VZEROUPPER
+	RET
+avxFold_2:
+	MOVQ AX, R12
+avxFold_2_v:
+	VMOVUPS 0(SI), Y0
+	VADDPS 0(SI)(AX*1), Y0, Y0
+	VMOVUPS 32(SI), Y1
+	VADDPS 32(SI)(AX*1), Y1, Y1
+	TESTQ R10, R10
+	JEQ avxFold_2_add
+	VADDPS (R10), Y0, Y0
+	VADDPS 32(R10), Y1, Y1
+	ADDQ $64, R10
+avxFold_2_add:
+	TESTQ R11, R11
+	JEQ avxFold_2_store
+	VADDPS (DI), Y0, Y0
+	VADDPS 32(DI), Y1, Y1
+avxFold_2_store:
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	SUBQ $64, R12
+	JNZ avxFold_2_v
+	IMUL3Q $1, AX, R12
+	ADDQ R12, SI
 	DECQ CX
 	JNZ avxFold_2
 	VZEROUPPER
 	RET
 avxFold_4:
+	MOVQ AX, R12
+avxFold_4_v:
 	VMOVUPS 0(SI), Y0
 	VADDPS 0(SI)(AX*1), Y0, Y0
 	VMOVUPS 0(SI)(AX*2), Y2
 	VADDPS 0(SI)(R8*1), Y2, Y2
 	VADDPS Y2, Y0, Y0
-	VMOVUPS Y0, 0(DI)
 	VMOVUPS 32(SI), Y1
 	VADDPS 32(SI)(AX*1), Y1, Y1
 	VMOVUPS 32(SI)(AX*2), Y3
 	VADDPS 32(SI)(R8*1), Y3, Y3
 	VADDPS Y3, Y1, Y1
+	TESTQ R10, R10
+	JEQ avxFold_4_add
+	VADDPS (R10), Y0, Y0
+	VADDPS 32(R10), Y1, Y1
+	ADDQ $64, R10
+avxFold_4_add:
+	TESTQ R11, R11
+	JEQ avxFold_4_store
+	VADDPS (DI), Y0, Y0
+	VADDPS 32(DI), Y1, Y1
+avxFold_4_store:
+	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	ADDQ $64, SI
-	ADDQ $64, R9
 	ADDQ $64, DI
+	SUBQ $64, R12
+	JNZ avxFold_4_v
+	IMUL3Q $3, AX, R12
+	ADDQ R12, SI
 	DECQ CX
 	JNZ avxFold_4
 	VZEROUPPER
 	RET
 avxFold_8:
+	MOVQ AX, R12
+avxFold_8_v:
+	LEAQ (SI)(AX*4), R9
 	VMOVUPS 0(SI), Y0
 	VADDPS 0(SI)(AX*1), Y0, Y0
 	VMOVUPS 0(SI)(AX*2), Y2
@@ -11938,7 +12147,6 @@ avxFold_8:
 	VADDPS 0(R9)(R8*1), Y6, Y6
 	VADDPS Y6, Y4, Y4
 	VADDPS Y4, Y0, Y0
-	VMOVUPS Y0, 0(DI)
 	VMOVUPS 32(SI), Y1
 	VADDPS 32(SI)(AX*1), Y1, Y1
 	VMOVUPS 32(SI)(AX*2), Y3
@@ -11950,10 +12158,25 @@ avxFold_8:
 	VADDPS 32(R9)(R8*1), Y7, Y7
 	VADDPS Y7, Y5, Y5
 	VADDPS Y5, Y1, Y1
+	TESTQ R10, R10
+	JEQ avxFold_8_add
+	VADDPS (R10), Y0, Y0
+	VADDPS 32(R10), Y1, Y1
+	ADDQ $64, R10
+avxFold_8_add:
+	TESTQ R11, R11
+	JEQ avxFold_8_store
+	VADDPS (DI), Y0, Y0
+	VADDPS 32(DI), Y1, Y1
+avxFold_8_store:
+	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	ADDQ $64, SI
-	ADDQ $64, R9
 	ADDQ $64, DI
+	SUBQ $64, R12
+	JNZ avxFold_8_v
+	IMUL3Q $7, AX, R12
+	ADDQ R12, SI
 	DECQ CX
 	JNZ avxFold_8
 	VZEROUPPER

@@ -244,7 +244,7 @@ func avx512SmallBF16dpx6(a *Args)
 //go:noescape
 func avx512GemmBF16dpx6(a *Args)
 
-// avxFold adds Groups = 2, 4 or 8 slices as a tree (Fold).
+// avxFold adds slices and stores outputs (GoFold).
 //
 //go:noescape
 func avxFold(a *Args)
@@ -253,18 +253,18 @@ func avxFold(a *Args)
 var AVX512 = Set{Of: [Layouts]Kernels{
 	F32: {Gemv: avx512GemvF32,
 		Small: []func(*Args){nil, nil, avx512SmallF32x2, avx512SmallF32x3, avx512SmallF32x4, avx512SmallF32x5, avx512SmallF32x6},
-		Gemm:  []func(*Args){nil, avx512GemmF32x1, avx512GemmF32x2, avx512GemmF32x3, avx512GemmF32x4, avx512GemmF32x5, avx512GemmF32x6}, Tile: 1},
+		Gemm:  []func(*Args){nil, avx512GemmF32x1, avx512GemmF32x2, avx512GemmF32x3, avx512GemmF32x4, avx512GemmF32x5, avx512GemmF32x6}, Tile: 1, Sliced: true},
 	F16: {Gemv: avx512GemvF16,
 		Small: []func(*Args){nil, nil, avx512SmallF16x2, avx512SmallF16x3, avx512SmallF16x4, avx512SmallF16x5, avx512SmallF16x6},
-		Gemm:  []func(*Args){nil, avx512GemmF16x1, avx512GemmF16x2, avx512GemmF16x3, avx512GemmF16x4, avx512GemmF16x5, avx512GemmF16x6}, Tile: 1},
+		Gemm:  []func(*Args){nil, avx512GemmF16x1, avx512GemmF16x2, avx512GemmF16x3, avx512GemmF16x4, avx512GemmF16x5, avx512GemmF16x6}, Tile: 1, Sliced: true},
 	BF16: {Gemv: avx512GemvBF16,
 		Small: []func(*Args){nil, nil, avx512SmallBF16x2, avx512SmallBF16x3, avx512SmallBF16x4, avx512SmallBF16x5, avx512SmallBF16x6},
-		Gemm:  []func(*Args){nil, avx512GemmBF16x1, avx512GemmBF16x2, avx512GemmBF16x3, avx512GemmBF16x4, avx512GemmBF16x5, avx512GemmBF16x6}, Tile: 1},
+		Gemm:  []func(*Args){nil, avx512GemmBF16x1, avx512GemmBF16x2, avx512GemmBF16x3, avx512GemmBF16x4, avx512GemmBF16x5, avx512GemmBF16x6}, Tile: 1, Sliced: true},
 }}
 
 // AVX512BF16 is the set of kernels that need AVX-512 BF16 as well.
 var AVX512BF16 = Set{Of: [Layouts]Kernels{
 	BF16: {Gemv: avx512GemvBF16dp,
 		Small: []func(*Args){nil, nil, avx512SmallBF16dpx2, avx512SmallBF16dpx3, avx512SmallBF16dpx4, avx512SmallBF16dpx5, avx512SmallBF16dpx6},
-		Gemm:  []func(*Args){nil, avx512GemmBF16dpx1, avx512GemmBF16dpx2, avx512GemmBF16dpx3, avx512GemmBF16dpx4, avx512GemmBF16dpx5, avx512GemmBF16dpx6}, Tile: 1},
+		Gemm:  []func(*Args){nil, avx512GemmBF16dpx1, avx512GemmBF16dpx2, avx512GemmBF16dpx3, avx512GemmBF16dpx4, avx512GemmBF16dpx5, avx512GemmBF16dpx6}, Tile: 1, Sliced: true},
 }}

@@ -6,7 +6,7 @@
 
 // func vnniGemvQ8_0(a *Args)
 // multiplies one activation row with Panels panels of Q8_0.
-TEXT ·vnniGemvQ8_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ8_0(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -15,6 +15,7 @@ TEXT ·vnniGemvQ8_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ8_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -24,9 +25,14 @@ vnniGemvQ8_0_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ8_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ8_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ8_0_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ8_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -114,7 +120,7 @@ vnniGemvQ8_0_group:
 
 // func vnniSmallQ8_0x2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q8_0.
-TEXT ·vnniSmallQ8_0x2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ8_0x2(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -123,6 +129,7 @@ TEXT ·vnniSmallQ8_0x2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ8_0x2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -135,9 +142,14 @@ vnniSmallQ8_0x2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ8_0x2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ8_0x2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ8_0x2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -258,7 +270,7 @@ vnniSmallQ8_0x2_group:
 
 // func vnniSmallQ8_0x3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q8_0.
-TEXT ·vnniSmallQ8_0x3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ8_0x3(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -267,6 +279,7 @@ TEXT ·vnniSmallQ8_0x3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ8_0x3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -281,9 +294,14 @@ vnniSmallQ8_0x3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ8_0x3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ8_0x3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ8_0x3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -433,7 +451,7 @@ vnniSmallQ8_0x3_group:
 
 // func vnniSmallQ8_0x4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q8_0.
-TEXT ·vnniSmallQ8_0x4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ8_0x4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -442,6 +460,7 @@ TEXT ·vnniSmallQ8_0x4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ8_0x4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -460,9 +479,14 @@ vnniSmallQ8_0x4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ8_0x4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ8_0x4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ8_0x4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -628,7 +652,7 @@ vnniSmallQ8_0x4_group:
 
 // func vnniSmallQ8_0x5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q8_0.
-TEXT ·vnniSmallQ8_0x5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ8_0x5(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -637,6 +661,7 @@ TEXT ·vnniSmallQ8_0x5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ8_0x5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -657,9 +682,14 @@ vnniSmallQ8_0x5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ8_0x5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ8_0x5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ8_0x5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -850,7 +880,7 @@ vnniSmallQ8_0x5_group:
 
 // func vnniSmallQ8_0x6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q8_0.
-TEXT ·vnniSmallQ8_0x6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ8_0x6(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -859,6 +889,7 @@ TEXT ·vnniSmallQ8_0x6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ8_0x6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -881,9 +912,14 @@ vnniSmallQ8_0x6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ8_0x6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ8_0x6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ8_0x6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1099,7 +1135,7 @@ vnniSmallQ8_0x6_group:
 
 // func vnniGemv2Q8_0(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q8_0.
-TEXT ·vnniGemv2Q8_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q8_0(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
 	MOVQ 0(CX), DI
 	MOVQ 120(CX), BX
@@ -1110,6 +1146,7 @@ TEXT ·vnniGemv2Q8_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q8_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1122,9 +1159,14 @@ vnniGemv2Q8_0_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q8_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q8_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q8_0_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q8_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -1277,7 +1319,7 @@ vnniGemv2Q8_0_group:
 
 // func vnniGemvQ4_0(a *Args)
 // multiplies one activation row with Panels panels of Q4_0.
-TEXT ·vnniGemvQ4_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ4_0(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -1288,6 +1330,7 @@ TEXT ·vnniGemvQ4_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ4_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1297,9 +1340,14 @@ vnniGemvQ4_0_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ4_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ4_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ4_0_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ4_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -1395,7 +1443,7 @@ vnniGemvQ4_0_group:
 
 // func vnniSmallQ4_0x2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_0.
-TEXT ·vnniSmallQ4_0x2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_0x2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -1406,6 +1454,7 @@ TEXT ·vnniSmallQ4_0x2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_0x2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1418,9 +1467,14 @@ vnniSmallQ4_0x2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ4_0x2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_0x2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_0x2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1549,7 +1603,7 @@ vnniSmallQ4_0x2_group:
 
 // func vnniSmallQ4_0x3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_0.
-TEXT ·vnniSmallQ4_0x3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_0x3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -1560,6 +1614,7 @@ TEXT ·vnniSmallQ4_0x3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_0x3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1574,9 +1629,14 @@ vnniSmallQ4_0x3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ4_0x3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_0x3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_0x3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1734,7 +1794,7 @@ vnniSmallQ4_0x3_group:
 
 // func vnniSmallQ4_0x4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q4_0.
-TEXT ·vnniSmallQ4_0x4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_0x4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -1745,6 +1805,7 @@ TEXT ·vnniSmallQ4_0x4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_0x4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1763,9 +1824,14 @@ vnniSmallQ4_0x4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ4_0x4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_0x4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_0x4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -1939,7 +2005,7 @@ vnniSmallQ4_0x4_group:
 
 // func vnniSmallQ4_0x5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q4_0.
-TEXT ·vnniSmallQ4_0x5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_0x5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -1950,6 +2016,7 @@ TEXT ·vnniSmallQ4_0x5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_0x5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -1970,9 +2037,14 @@ vnniSmallQ4_0x5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ4_0x5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_0x5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_0x5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2171,7 +2243,7 @@ vnniSmallQ4_0x5_group:
 
 // func vnniSmallQ4_0x6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q4_0.
-TEXT ·vnniSmallQ4_0x6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_0x6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -2182,6 +2254,7 @@ TEXT ·vnniSmallQ4_0x6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_0x6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -2204,9 +2277,14 @@ vnniSmallQ4_0x6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ4_0x6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_0x6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_0x6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2430,7 +2508,7 @@ vnniSmallQ4_0x6_group:
 
 // func vnniGemv2Q4_0(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q4_0.
-TEXT ·vnniGemv2Q4_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q4_0(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -2443,6 +2521,7 @@ TEXT ·vnniGemv2Q4_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q4_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -2455,9 +2534,14 @@ vnniGemv2Q4_0_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q4_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q4_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q4_0_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q4_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -2626,7 +2710,7 @@ vnniGemv2Q4_0_group:
 
 // func vnniGemvQ4_1(a *Args)
 // multiplies one activation row with Panels panels of Q4_1.
-TEXT ·vnniGemvQ4_1(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ4_1(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -2637,6 +2721,7 @@ TEXT ·vnniGemvQ4_1(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ4_1_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -2646,9 +2731,14 @@ vnniGemvQ4_1_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ4_1_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ4_1_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniGemvQ4_1_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ4_1_group:
 	VPXORD Z0, Z0, Z0
@@ -2749,7 +2839,7 @@ vnniGemvQ4_1_group:
 
 // func vnniSmallQ4_1x2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_1.
-TEXT ·vnniSmallQ4_1x2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_1x2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -2760,6 +2850,7 @@ TEXT ·vnniSmallQ4_1x2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_1x2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -2772,9 +2863,14 @@ vnniSmallQ4_1x2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ4_1x2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_1x2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ4_1x2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -2910,7 +3006,7 @@ vnniSmallQ4_1x2_group:
 
 // func vnniSmallQ4_1x3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_1.
-TEXT ·vnniSmallQ4_1x3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_1x3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -2921,6 +3017,7 @@ TEXT ·vnniSmallQ4_1x3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_1x3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -2935,9 +3032,14 @@ vnniSmallQ4_1x3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ4_1x3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_1x3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ4_1x3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3104,7 +3206,7 @@ vnniSmallQ4_1x3_group:
 
 // func vnniSmallQ4_1x4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q4_1.
-TEXT ·vnniSmallQ4_1x4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_1x4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -3115,6 +3217,7 @@ TEXT ·vnniSmallQ4_1x4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_1x4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -3133,9 +3236,14 @@ vnniSmallQ4_1x4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ4_1x4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_1x4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ4_1x4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3320,7 +3428,7 @@ vnniSmallQ4_1x4_group:
 
 // func vnniSmallQ4_1x5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q4_1.
-TEXT ·vnniSmallQ4_1x5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_1x5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -3331,6 +3439,7 @@ TEXT ·vnniSmallQ4_1x5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_1x5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -3351,9 +3460,14 @@ vnniSmallQ4_1x5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ4_1x5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_1x5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ4_1x5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3565,7 +3679,7 @@ vnniSmallQ4_1x5_group:
 
 // func vnniSmallQ4_1x6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q4_1.
-TEXT ·vnniSmallQ4_1x6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_1x6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -3576,6 +3690,7 @@ TEXT ·vnniSmallQ4_1x6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_1x6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -3598,9 +3713,14 @@ vnniSmallQ4_1x6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ4_1x6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_1x6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ4_1x6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -3839,7 +3959,7 @@ vnniSmallQ4_1x6_group:
 
 // func vnniGemv2Q4_1(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q4_1.
-TEXT ·vnniGemv2Q4_1(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q4_1(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -3852,6 +3972,7 @@ TEXT ·vnniGemv2Q4_1(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q4_1_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -3864,9 +3985,14 @@ vnniGemv2Q4_1_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q4_1_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q4_1_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniGemv2Q4_1_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q4_1_group:
 	VPXORD Z0, Z0, Z0
@@ -4045,7 +4171,7 @@ vnniGemv2Q4_1_group:
 
 // func vnniGemvQ5_0(a *Args)
 // multiplies one activation row with Panels panels of Q5_0.
-TEXT ·vnniGemvQ5_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ5_0(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -4058,6 +4184,7 @@ TEXT ·vnniGemvQ5_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ5_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -4067,9 +4194,14 @@ vnniGemvQ5_0_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ5_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ5_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ5_0_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ5_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -4199,7 +4331,7 @@ vnniGemvQ5_0_group:
 
 // func vnniSmallQ5_0x2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_0.
-TEXT ·vnniSmallQ5_0x2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_0x2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -4212,6 +4344,7 @@ TEXT ·vnniSmallQ5_0x2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_0x2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -4224,9 +4357,14 @@ vnniSmallQ5_0x2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ5_0x2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_0x2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_0x2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -4389,7 +4527,7 @@ vnniSmallQ5_0x2_group:
 
 // func vnniSmallQ5_0x3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_0.
-TEXT ·vnniSmallQ5_0x3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_0x3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -4402,6 +4540,7 @@ TEXT ·vnniSmallQ5_0x3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_0x3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -4416,9 +4555,14 @@ vnniSmallQ5_0x3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ5_0x3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_0x3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_0x3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -4610,7 +4754,7 @@ vnniSmallQ5_0x3_group:
 
 // func vnniSmallQ5_0x4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q5_0.
-TEXT ·vnniSmallQ5_0x4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_0x4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -4623,6 +4767,7 @@ TEXT ·vnniSmallQ5_0x4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_0x4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -4641,9 +4786,14 @@ vnniSmallQ5_0x4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ5_0x4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_0x4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_0x4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -4851,7 +5001,7 @@ vnniSmallQ5_0x4_group:
 
 // func vnniSmallQ5_0x5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q5_0.
-TEXT ·vnniSmallQ5_0x5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_0x5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -4864,6 +5014,7 @@ TEXT ·vnniSmallQ5_0x5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_0x5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -4884,9 +5035,14 @@ vnniSmallQ5_0x5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ5_0x5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_0x5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_0x5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -5119,7 +5275,7 @@ vnniSmallQ5_0x5_group:
 
 // func vnniSmallQ5_0x6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q5_0.
-TEXT ·vnniSmallQ5_0x6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_0x6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -5132,6 +5288,7 @@ TEXT ·vnniSmallQ5_0x6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_0x6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -5154,9 +5311,14 @@ vnniSmallQ5_0x6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ5_0x6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_0x6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_0x6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -5414,7 +5576,7 @@ vnniSmallQ5_0x6_group:
 
 // func vnniGemv2Q5_0(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q5_0.
-TEXT ·vnniGemv2Q5_0(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q5_0(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -5429,6 +5591,7 @@ TEXT ·vnniGemv2Q5_0(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q5_0_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -5441,9 +5604,14 @@ vnniGemv2Q5_0_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q5_0_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q5_0_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q5_0_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q5_0_group:
 	VPBROADCASTD 0(R9), Z0
@@ -5680,7 +5848,7 @@ vnniGemv2Q5_0_group:
 
 // func vnniGemvQ5_1(a *Args)
 // multiplies one activation row with Panels panels of Q5_1.
-TEXT ·vnniGemvQ5_1(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ5_1(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -5693,6 +5861,7 @@ TEXT ·vnniGemvQ5_1(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ5_1_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -5702,9 +5871,14 @@ vnniGemvQ5_1_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ5_1_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ5_1_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniGemvQ5_1_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ5_1_group:
 	VPXORD Z0, Z0, Z0
@@ -5839,7 +6013,7 @@ vnniGemvQ5_1_group:
 
 // func vnniSmallQ5_1x2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_1.
-TEXT ·vnniSmallQ5_1x2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_1x2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -5852,6 +6026,7 @@ TEXT ·vnniSmallQ5_1x2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_1x2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -5864,9 +6039,14 @@ vnniSmallQ5_1x2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ5_1x2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_1x2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ5_1x2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6036,7 +6216,7 @@ vnniSmallQ5_1x2_group:
 
 // func vnniSmallQ5_1x3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_1.
-TEXT ·vnniSmallQ5_1x3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_1x3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -6049,6 +6229,7 @@ TEXT ·vnniSmallQ5_1x3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_1x3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -6063,9 +6244,14 @@ vnniSmallQ5_1x3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ5_1x3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_1x3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ5_1x3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6266,7 +6452,7 @@ vnniSmallQ5_1x3_group:
 
 // func vnniSmallQ5_1x4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q5_1.
-TEXT ·vnniSmallQ5_1x4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_1x4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -6279,6 +6465,7 @@ TEXT ·vnniSmallQ5_1x4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_1x4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -6297,9 +6484,14 @@ vnniSmallQ5_1x4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ5_1x4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_1x4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ5_1x4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6518,7 +6710,7 @@ vnniSmallQ5_1x4_group:
 
 // func vnniSmallQ5_1x5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q5_1.
-TEXT ·vnniSmallQ5_1x5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_1x5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -6531,6 +6723,7 @@ TEXT ·vnniSmallQ5_1x5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_1x5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -6551,9 +6744,14 @@ vnniSmallQ5_1x5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ5_1x5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_1x5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ5_1x5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -6799,7 +6997,7 @@ vnniSmallQ5_1x5_group:
 
 // func vnniSmallQ5_1x6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q5_1.
-TEXT ·vnniSmallQ5_1x6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_1x6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -6812,6 +7010,7 @@ TEXT ·vnniSmallQ5_1x6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_1x6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -6834,9 +7033,14 @@ vnniSmallQ5_1x6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ5_1x6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_1x6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniSmallQ5_1x6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -7109,7 +7313,7 @@ vnniSmallQ5_1x6_group:
 
 // func vnniGemv2Q5_1(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q5_1.
-TEXT ·vnniGemv2Q5_1(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q5_1(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -7124,6 +7328,7 @@ TEXT ·vnniGemv2Q5_1(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q5_1_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -7136,9 +7341,14 @@ vnniGemv2Q5_1_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q5_1_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q5_1_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 48(CX), R9
+vnniGemv2Q5_1_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q5_1_group:
 	VPXORD Z0, Z0, Z0
@@ -7385,7 +7595,7 @@ vnniGemv2Q5_1_group:
 
 // func vnniGemvQ4_K(a *Args)
 // multiplies one activation row with Panels panels of Q4_K.
-TEXT ·vnniGemvQ4_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ4_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -7396,6 +7606,7 @@ TEXT ·vnniGemvQ4_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ4_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -7405,9 +7616,14 @@ vnniGemvQ4_K_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ4_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ4_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ4_K_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ4_K_group:
 	VPXORD Z18, Z18, Z18
@@ -7718,7 +7934,7 @@ vnniGemvQ4_K_group:
 
 // func vnniSmallQ4_Kx2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_K.
-TEXT ·vnniSmallQ4_Kx2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_Kx2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -7729,6 +7945,7 @@ TEXT ·vnniSmallQ4_Kx2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_Kx2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -7741,9 +7958,14 @@ vnniSmallQ4_Kx2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ4_Kx2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_Kx2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_Kx2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -7901,7 +8123,7 @@ vnniSmallQ4_Kx2_pair:
 
 // func vnniSmallQ4_Kx3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_K.
-TEXT ·vnniSmallQ4_Kx3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_Kx3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -7912,6 +8134,7 @@ TEXT ·vnniSmallQ4_Kx3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_Kx3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -7926,9 +8149,14 @@ vnniSmallQ4_Kx3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ4_Kx3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_Kx3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_Kx3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -8120,7 +8348,7 @@ vnniSmallQ4_Kx3_pair:
 
 // func vnniSmallQ4_Kx4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q4_K.
-TEXT ·vnniSmallQ4_Kx4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_Kx4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -8131,6 +8359,7 @@ TEXT ·vnniSmallQ4_Kx4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_Kx4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -8149,9 +8378,14 @@ vnniSmallQ4_Kx4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ4_Kx4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_Kx4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_Kx4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -8380,7 +8614,7 @@ vnniSmallQ4_Kx4_pair:
 
 // func vnniSmallQ4_Kx5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q4_K.
-TEXT ·vnniSmallQ4_Kx5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_Kx5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -8391,6 +8625,7 @@ TEXT ·vnniSmallQ4_Kx5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_Kx5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -8411,9 +8646,14 @@ vnniSmallQ4_Kx5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ4_Kx5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_Kx5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_Kx5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -8676,7 +8916,7 @@ vnniSmallQ4_Kx5_pair:
 
 // func vnniSmallQ4_Kx6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q4_K.
-TEXT ·vnniSmallQ4_Kx6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ4_Kx6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -8687,6 +8927,7 @@ TEXT ·vnniSmallQ4_Kx6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ4_Kx6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -8709,9 +8950,14 @@ vnniSmallQ4_Kx6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ4_Kx6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ4_Kx6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ4_Kx6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -9008,7 +9254,7 @@ vnniSmallQ4_Kx6_pair:
 
 // func vnniGemv2Q4_K(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q4_K.
-TEXT ·vnniGemv2Q4_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q4_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVQ a+0(FP), CX
@@ -9021,6 +9267,7 @@ TEXT ·vnniGemv2Q4_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q4_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -9033,9 +9280,14 @@ vnniGemv2Q4_K_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q4_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q4_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q4_K_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q4_K_group:
 	VPXORD Z18, Z18, Z18
@@ -9634,7 +9886,7 @@ vnniGemv2Q4_K_group:
 
 // func vnniGemvQ5_K(a *Args)
 // multiplies one activation row with Panels panels of Q5_K.
-TEXT ·vnniGemvQ5_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ5_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -9647,6 +9899,7 @@ TEXT ·vnniGemvQ5_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ5_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -9656,9 +9909,14 @@ vnniGemvQ5_K_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ5_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ5_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ5_K_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ5_K_group:
 	VPXORD Z18, Z18, Z18
@@ -10105,7 +10363,7 @@ vnniGemvQ5_K_group:
 
 // func vnniSmallQ5_Kx2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_K.
-TEXT ·vnniSmallQ5_Kx2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_Kx2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -10118,6 +10376,7 @@ TEXT ·vnniSmallQ5_Kx2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_Kx2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -10130,9 +10389,14 @@ vnniSmallQ5_Kx2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ5_Kx2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_Kx2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_Kx2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -10326,7 +10590,7 @@ vnniSmallQ5_Kx2_pair:
 
 // func vnniSmallQ5_Kx3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_K.
-TEXT ·vnniSmallQ5_Kx3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_Kx3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -10339,6 +10603,7 @@ TEXT ·vnniSmallQ5_Kx3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_Kx3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -10353,9 +10618,14 @@ vnniSmallQ5_Kx3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ5_Kx3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_Kx3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_Kx3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -10583,7 +10853,7 @@ vnniSmallQ5_Kx3_pair:
 
 // func vnniSmallQ5_Kx4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q5_K.
-TEXT ·vnniSmallQ5_Kx4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_Kx4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -10596,6 +10866,7 @@ TEXT ·vnniSmallQ5_Kx4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_Kx4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -10614,9 +10885,14 @@ vnniSmallQ5_Kx4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ5_Kx4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_Kx4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_Kx4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -10881,7 +11157,7 @@ vnniSmallQ5_Kx4_pair:
 
 // func vnniSmallQ5_Kx5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q5_K.
-TEXT ·vnniSmallQ5_Kx5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_Kx5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -10894,6 +11170,7 @@ TEXT ·vnniSmallQ5_Kx5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_Kx5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -10914,9 +11191,14 @@ vnniSmallQ5_Kx5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ5_Kx5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_Kx5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_Kx5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -11215,7 +11497,7 @@ vnniSmallQ5_Kx5_pair:
 
 // func vnniSmallQ5_Kx6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q5_K.
-TEXT ·vnniSmallQ5_Kx6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ5_Kx6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -11228,6 +11510,7 @@ TEXT ·vnniSmallQ5_Kx6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ5_Kx6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -11250,9 +11533,14 @@ vnniSmallQ5_Kx6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ5_Kx6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ5_Kx6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ5_Kx6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -11585,7 +11873,7 @@ vnniSmallQ5_Kx6_pair:
 
 // func vnniGemv2Q5_K(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q5_K.
-TEXT ·vnniGemv2Q5_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q5_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x10101010, AX
@@ -11600,6 +11888,7 @@ TEXT ·vnniGemv2Q5_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q5_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -11612,9 +11901,14 @@ vnniGemv2Q5_K_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q5_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q5_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q5_K_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q5_K_group:
 	VPXORD Z18, Z18, Z18
@@ -12485,7 +12779,7 @@ vnniGemv2Q5_K_group:
 
 // func vnniGemvQ6_K(a *Args)
 // multiplies one activation row with Panels panels of Q6_K.
-TEXT ·vnniGemvQ6_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemvQ6_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -12498,6 +12792,7 @@ TEXT ·vnniGemvQ6_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemvQ6_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -12507,9 +12802,14 @@ vnniGemvQ6_K_panel:
 	MOVQ 0(SP), R8
 	VMOVUPS (R8), Z12
 vnniGemvQ6_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemvQ6_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemvQ6_K_slice:
 	MOVQ 96(CX), CX
 vnniGemvQ6_K_group:
 	VPXORD Z18, Z18, Z18
@@ -13008,7 +13308,7 @@ vnniGemvQ6_K_group:
 
 // func vnniSmallQ6_Kx2(a *Args)
 // multiplies 2 activation rows with Panels panels of Q6_K.
-TEXT ·vnniSmallQ6_Kx2(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ6_Kx2(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13021,6 +13321,7 @@ TEXT ·vnniSmallQ6_Kx2(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ6_Kx2_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13033,9 +13334,14 @@ vnniSmallQ6_Kx2_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniSmallQ6_Kx2_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ6_Kx2_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ6_Kx2_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -13119,7 +13425,7 @@ vnniSmallQ6_Kx2_sub:
 
 // func vnniSmallQ6_Kx3(a *Args)
 // multiplies 3 activation rows with Panels panels of Q6_K.
-TEXT ·vnniSmallQ6_Kx3(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ6_Kx3(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13132,6 +13438,7 @@ TEXT ·vnniSmallQ6_Kx3(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ6_Kx3_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13146,9 +13453,14 @@ vnniSmallQ6_Kx3_panel:
 	VMOVUPS (R8)(AX*1), Z13
 	VMOVUPS (R8)(AX*2), Z14
 vnniSmallQ6_Kx3_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ6_Kx3_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ6_Kx3_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -13243,7 +13555,7 @@ vnniSmallQ6_Kx3_sub:
 
 // func vnniSmallQ6_Kx4(a *Args)
 // multiplies 4 activation rows with Panels panels of Q6_K.
-TEXT ·vnniSmallQ6_Kx4(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ6_Kx4(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13256,6 +13568,7 @@ TEXT ·vnniSmallQ6_Kx4(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ6_Kx4_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13274,9 +13587,14 @@ vnniSmallQ6_Kx4_panel:
 	ADDQ R11, R8
 	VMOVUPS (R8), Z15
 vnniSmallQ6_Kx4_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ6_Kx4_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ6_Kx4_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -13385,7 +13703,7 @@ vnniSmallQ6_Kx4_sub:
 
 // func vnniSmallQ6_Kx5(a *Args)
 // multiplies 5 activation rows with Panels panels of Q6_K.
-TEXT ·vnniSmallQ6_Kx5(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ6_Kx5(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13398,6 +13716,7 @@ TEXT ·vnniSmallQ6_Kx5(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ6_Kx5_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13418,9 +13737,14 @@ vnniSmallQ6_Kx5_panel:
 	VMOVUPS (R8), Z15
 	VMOVUPS (R8)(AX*1), Z16
 vnniSmallQ6_Kx5_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ6_Kx5_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ6_Kx5_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -13540,7 +13864,7 @@ vnniSmallQ6_Kx5_sub:
 
 // func vnniSmallQ6_Kx6(a *Args)
 // multiplies 6 activation rows with Panels panels of Q6_K.
-TEXT ·vnniSmallQ6_Kx6(SB), NOSPLIT, $16-8
+TEXT ·vnniSmallQ6_Kx6(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13553,6 +13877,7 @@ TEXT ·vnniSmallQ6_Kx6(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniSmallQ6_Kx6_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13575,9 +13900,14 @@ vnniSmallQ6_Kx6_panel:
 	VMOVUPS (R8)(AX*1), Z16
 	VMOVUPS (R8)(AX*2), Z17
 vnniSmallQ6_Kx6_zero:
+	DECQ 16(SP)
+	JGT vnniSmallQ6_Kx6_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniSmallQ6_Kx6_slice:
 	MOVQ 32(CX), AX
 	LEAQ (AX)(AX*2), R8
 	ADDQ SI, R8
@@ -13708,7 +14038,7 @@ vnniSmallQ6_Kx6_sub:
 
 // func vnniGemv2Q6_K(a *Args)
 // multiplies one activation row with two streams of Panels panels of Q6_K.
-TEXT ·vnniGemv2Q6_K(SB), NOSPLIT, $16-8
+TEXT ·vnniGemv2Q6_K(SB), NOSPLIT, $24-8
 	MOVL $0x0f0f0f0f, AX
 	VPBROADCASTD AX, Z31
 	MOVL $0x30303030, AX
@@ -13723,6 +14053,7 @@ TEXT ·vnniGemv2Q6_K(SB), NOSPLIT, $16-8
 	MOVQ 104(CX), R9
 	MOVQ R8, 0(SP)
 	MOVQ R9, 8(SP)
+	MOVQ $1, 16(SP)
 vnniGemv2Q6_K_panel:
 	MOVQ a+0(FP), CX
 	VPXORD Z12, Z12, Z12
@@ -13735,9 +14066,14 @@ vnniGemv2Q6_K_panel:
 	VMOVUPS (R8), Z12
 	VMOVUPS (R8)(AX*1), Z13
 vnniGemv2Q6_K_zero:
+	DECQ 16(SP)
+	JGT vnniGemv2Q6_K_slice
+	MOVQ 152(CX), AX
+	MOVQ AX, 16(SP)
 	MOVQ 24(CX), SI
 	MOVQ 40(CX), DX
 	MOVQ 56(CX), R9
+vnniGemv2Q6_K_slice:
 	MOVQ 96(CX), CX
 vnniGemv2Q6_K_group:
 	VPXORD Z18, Z18, Z18

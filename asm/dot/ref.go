@@ -232,19 +232,29 @@ func goK6(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	}
 }
 
-// GoFold adds slices of K: Y[i] = the sum over s < Groups of W[s][i] (float32, slices WStep bytes apart) as the tree
-// ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), for i < 16*Panels. Groups is 2, 4 or 8. Y may be W.
+// GoFold adds slices and stores outputs: for each of Panels panels, W holds Groups slices (1, 2, 4 or 8) of WStep/4 float32, one
+// after the other. Y[i] = the sum over the slices as the tree ((s0+s1)+(s2+s3))+((s4+s5)+(s6+s7)), plus B[i] if B is not nil; and
+// if Cont is not 0 the old Y[i] plus that.
 func GoFold(a *Args) {
-	for i := range 16 * a.Panels {
+	width := a.WStep / 4
+	for i := range a.Panels * width {
+		w := unsafe.Add(a.W, i/width*a.Groups*a.WStep)
 		var v [8]float32
 		for s := range a.Groups {
-			v[s] = at[float32](unsafe.Add(a.W, s*a.WStep), i)
+			v[s] = at[float32](unsafe.Add(w, s*a.WStep), i%width)
 		}
 		for n := a.Groups; n > 1; n /= 2 {
 			for s := range n / 2 {
 				v[s] = v[2*s] + v[2*s+1]
 			}
 		}
-		*(*float32)(unsafe.Add(a.Y, 4*i)) = v[0]
+		if a.B != nil {
+			v[0] += at[float32](a.B, i)
+		}
+		y := (*float32)(unsafe.Add(a.Y, 4*i))
+		if a.Cont != 0 {
+			v[0] += *y
+		}
+		*y = v[0]
 	}
 }

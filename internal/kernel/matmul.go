@@ -58,6 +58,7 @@ const (
 // path calls Grow with the largest Need first.
 type Scratch struct {
 	args dot.Args
+	fold dot.Args
 	mem  []byte // aligned to 64 bytes: acc, outputs, then unpacked panels, or a decoded chunk and its rows
 }
 
@@ -171,31 +172,40 @@ func (m *Matmul) straight(n int) bool {
 // y is the address of output row r, column n.
 func (m *Matmul) y(r, n int) unsafe.Pointer { return unsafe.Pointer(&m.Y[r*m.YStride+n]) }
 
-// finish sums the slices at out ([Slices][rows][width]) and stores columns n.. of rows r.. of Y: as many as there are.
-func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, width int) {
-	if m.Slices > 1 {
-		a := &s.args
-		fold := dot.Args{W: unsafe.Pointer(&out[0]), WStep: 4 * rows * width, Groups: m.Slices, Panels: rows * width / 16,
-			Y: unsafe.Pointer(&out[0]), Acc: a.Acc, Mp: a.Mp}
-		saved := *a
-		*a = fold
-		call(f.fold, a)
-		*a = saved
-	}
-	cols := min(width, m.N-n)
+// finish stores the outputs of `rows` rows from r on, `panels` panels from column n on. At out they lie as [row][panel][slice]
+// [PanelRows], width floats per row.
+func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, panels, width int) {
+	full, pr := min(panels, (m.N-n)/f.PanelRows), f.PanelRows
+	a := &s.fold
 	for i := range rows {
-		src, dst := out[i*width:][:cols], m.Y[(r+i)*m.YStride+n:][:cols]
-		if m.Bias != nil {
-			for j, b := range m.Bias[n:][:cols] {
-				src[j] += b
+		row, dst := out[i*width:], (r+i)*m.YStride+n
+		*a = dot.Args{WStep: 4 * pr, Groups: m.Slices}
+		if full > 0 {
+			a.W, a.Y, a.Panels = unsafe.Pointer(&row[0]), unsafe.Pointer(&m.Y[dst]), full
+			if m.Bias != nil {
+				a.B = unsafe.Pointer(&m.Bias[n])
 			}
+			if m.Add {
+				a.Cont = 1
+			}
+			call(f.fold, a)
 		}
-		if !m.Add {
-			copy(dst, src)
+		if full == panels {
 			continue
 		}
-		for j, v := range src {
-			dst[j] += v
+		// The last panel has fewer rows: sum it in place.
+		src := row[full*m.Slices*pr:][:pr]
+		a.W, a.Y, a.Panels, a.B, a.Cont = unsafe.Pointer(&src[0]), unsafe.Pointer(&src[0]), 1, nil, 0
+		call(f.fold, a)
+		for j := full * pr; j < m.N-n; j++ {
+			v := src[j-full*pr]
+			if m.Bias != nil {
+				v += m.Bias[n+j]
+			}
+			if m.Add {
+				v += m.Y[dst+j]
+			}
+			m.Y[dst+j] = v
 		}
 	}
 }
@@ -207,11 +217,10 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 	if m.M1-m.M0 > most {
 		bytes = batchBytes
 	}
-	groups, size := f.layout.Groups(m.K)/m.Slices, f.PanelBytes(m.K)
-	panels := (m.N + f.PanelRows - 1) / f.PanelRows
-	a.Groups, a.WStep = groups, size
+	size, panels := f.PanelBytes(m.K), (m.N+f.PanelRows-1)/f.PanelRows
+	a.Groups, a.WStep, a.Slices = f.layout.Groups(m.K)/m.Slices, size/m.Slices, m.Slices
 	for p := 0; p < panels; {
-		n, np := p*f.PanelRows, min(panels-p, max(1, bytes/(size/m.Slices)))
+		n, np := p*f.PanelRows, min(panels-p, max(1, bytes/size))
 		straight := m.straight(n + f.PanelRows)
 		if straight {
 			np = min(np, m.N/f.PanelRows-p)
@@ -219,20 +228,24 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 			np = min(np, outFloats/(m.Slices*most*f.PanelRows))
 		}
 		for r := m.M0; r < m.M1; {
-			rows, width := evenly(m.M1-r, most), np*f.PanelRows
-			if straight {
-				f.bind(a, m.X, r, 0)
-				a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), m.y(r, n), 4*m.YStride
-				f.run(a, rows, np)
-			} else {
-				out := s.out()[:m.Slices*rows*width]
-				for i := range m.Slices {
-					f.bind(a, m.X, r, i*m.K/m.Slices)
-					a.W = unsafe.Pointer(&m.W[p*size+i*groups*f.layout.GroupBytes()])
-					a.Y, a.YStride = unsafe.Pointer(&out[i*rows*width]), 4*width
-					f.run(a, rows, np)
+			rows := evenly(m.M1-r, most)
+			f.bind(a, m.X, r, 0)
+			a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), unsafe.Pointer(&s.out()[0]), 4*np*m.Slices*f.PanelRows
+			switch {
+			case straight:
+				a.Y, a.YStride = m.y(r, n), 4*m.YStride
+				f.run(a, rows, np, 1)
+			case m.Slices == 1 || f.kernels.Sliced:
+				f.run(a, rows, np, m.Slices)
+			default: // a call for each slice, still in the order of the memory
+				for i := range np * m.Slices {
+					f.bind(a, m.X, r, i%m.Slices*m.K/m.Slices)
+					a.W, a.Y = unsafe.Pointer(&m.W[p*size+i*a.WStep]), unsafe.Pointer(&s.out()[i*f.PanelRows])
+					f.run(a, rows, 1, 1)
 				}
-				f.finish(s, m, out, r, n, rows, width)
+			}
+			if !straight {
+				f.finish(s, m, s.out(), r, n, rows, np, np*m.Slices*f.PanelRows)
 			}
 			r += rows
 		}
@@ -246,25 +259,25 @@ func evenly(rows, most int) int {
 	return (rows + n - 1) / n
 }
 
-// run computes rows x np panels from a.W to a.Y.
-func (f *Format) run(a *dot.Args, rows, np int) {
+// run computes rows x np panels, each of them several slices, from a.W to a.Y.
+func (f *Format) run(a *dot.Args, rows, np, slices int) {
 	a.Pf = prefetch1
-	switch {
+	switch half := np / 2 * slices; {
 	case rows > 1:
-		a.Panels = np
+		a.Panels = np * slices
 		call(f.kernels.Small[rows], a)
 		return
-	case f.kernels.Gemv2 != nil && np > 1:
-		a.Panels, a.Pf = np/2, prefetch2
-		a.WFar, a.YFar = np/2*a.WStep, np/2*4*f.PanelRows
+	case f.kernels.Gemv2 != nil && half > 0:
+		a.Panels, a.Pf = half, prefetch2
+		a.WFar, a.YFar = half*a.WStep, 4*half*f.PanelRows
 		call(f.kernels.Gemv2, a)
 		if np%2 == 0 {
 			return
 		}
-		a.W, a.Y, a.Pf = unsafe.Add(a.W, (np-1)*a.WStep), unsafe.Add(a.Y, (np-1)*4*f.PanelRows), prefetch1
-		a.Panels = 1
+		a.W, a.Y, a.Pf = unsafe.Add(a.W, 2*a.WFar), unsafe.Add(a.Y, 2*a.YFar), prefetch1
+		a.Panels = slices
 	default:
-		a.Panels = np
+		a.Panels = np * slices
 	}
 	call(f.kernels.Gemv, a)
 }
@@ -275,7 +288,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 	a, tile := &s.args, f.kernels.Tile
 	size, groups := f.PanelBytes(m.K), f.layout.Groups(m.K)
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
-	wide := tile * f.PanelRows
+	wide := tile * f.PanelRows * m.Slices // floats of a row in the scratch
 	for m0 := m.M0; m0 < m.M1; m0 += mBlock {
 		m1 := min(m0+mBlock, m.M1)
 		for p := 0; p < panels; p += tile {
@@ -293,22 +306,22 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 			if np < tile {
 				far = 0 // the last panel stands for its missing neighbour too
 			}
-			a.WFar, a.YFar, a.Groups = far, 4*f.PanelRows, groups/m.Slices
+			a.WFar, a.Groups = far, groups/m.Slices
 			for r := m0; r < m1; {
 				rows, n := evenly(m1-r, len(f.kernels.Gemm)-1), p*f.PanelRows
-				if m.straight(n + wide) {
+				if m.straight(n + tile*f.PanelRows) {
 					f.bind(a, m.X, r, 0)
-					a.W, a.Y, a.YStride = base, m.y(r, n), 4*m.YStride
+					a.W, a.Y, a.YStride, a.YFar = base, m.y(r, n), 4*m.YStride, 4*f.PanelRows
 					call(f.kernels.Gemm[rows], a)
 				} else {
-					out := s.out()[:m.Slices*rows*wide]
+					out := s.out()[:rows*wide]
+					a.YStride, a.YFar = 4*wide, 4*f.PanelRows*m.Slices
 					for i := range m.Slices {
 						f.bind(a, m.X, r, i*m.K/m.Slices)
-						a.W = unsafe.Add(base, i*a.Groups*groupBytes)
-						a.Y, a.YStride = unsafe.Pointer(&out[i*rows*wide]), 4*wide
+						a.W, a.Y = unsafe.Add(base, i*a.Groups*groupBytes), unsafe.Pointer(&out[i*f.PanelRows])
 						call(f.kernels.Gemm[rows], a)
 					}
-					f.finish(s, m, out, r, n, rows, wide)
+					f.finish(s, m, out, r, n, rows, np, wide)
 				}
 				r += rows
 			}
@@ -327,10 +340,10 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 			m1 := min(m0+rowsMax, m.M1)
 			rows := m1 - m0
 			straight := m.straight(n + wide)
-			out := s.out()[:m.Slices*rows*wide]
+			out := s.out()[:m.Slices*rows*wide] // [rows][Slices][PanelRows]
 			for i := range m.Slices {
 				first, end := i*m.K/m.Slices, (i+1)*m.K/m.Slices
-				a.Y, a.YStride = unsafe.Pointer(&out[i*rows*wide]), 4*wide
+				a.Y, a.YStride = unsafe.Pointer(&out[i*wide]), 4*wide*m.Slices
 				if straight {
 					a.Y, a.YStride = m.y(m0, n), 4*m.YStride
 				}
@@ -352,7 +365,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 						f.bind(a, m.X, r, k)
 						a.Y = unsafe.Add(y0, (r-m0)*a.YStride)
 						if r == m0 && !f.Direct && rows > 1 && rows < len(f.kernels.Small) {
-							f.run(a, rows, 1) // weights come from memory: the kernel with prefetch
+							f.run(a, rows, 1, 1) // weights come from memory: the kernel with prefetch
 						} else {
 							call(f.kernels.Gemm[rows], a)
 						}
@@ -362,7 +375,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 			}
 			a.Cont = 0
 			if !straight {
-				f.finish(s, m, out, m0, n, rows, wide)
+				f.finish(s, m, out, m0, n, rows, 1, wide*m.Slices)
 			}
 		}
 	}
