@@ -378,15 +378,21 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 	// The keys that all queries see are [lo, hi); some see keys below last.
 	base := b * BlockKeys
 	lo, hi, last := 0, BlockKeys, 0
+	r, g := (q0+i)/a.G, (q0+i)%a.G
 	for j := range m {
-		r := (q0 + i + j) / a.G
-		l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
-		if l >= h {
-			l, h = 0, 0
+		if j == 0 || g == 0 {
+			l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
+			if l >= h {
+				l, h = 0, 0
+			}
+			s.lo[j], s.hi[j] = l, h
+			lo, hi, last = max(lo, l), min(hi, h), max(last, h)
+		} else {
+			s.lo[j], s.hi[j] = s.lo[j-1], s.hi[j-1]
 		}
-		last = max(last, h)
-		lo, hi = max(lo, l), min(hi, h)
-		s.lo[j], s.hi[j] = l, h
+		if g++; g == a.G {
+			r, g = r+1, 0
+		}
 	}
 	if last == 0 {
 		return

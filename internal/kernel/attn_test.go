@@ -198,13 +198,28 @@ func TestAttendAgainstFloat64(t *testing.T) {
 					c.Sinks = randRow(rand.New(rand.NewPCG(5, 5)), s.g)
 				}
 				t.Run(fmt.Sprint(tier, "/", typ, "/", s), func(t *testing.T) {
-					var sc AttnScratch
-					f.Attend(&sc, &c.Attend)
+					sc := new(AttnScratch)
+					if i%3 == 1 {
+						sc = guardedScratch(t, f, s.rows*s.g)
+					}
+					f.Attend(sc, &c.Attend)
 					c.checkWant(t)
 				})
 			}
 		}
 	}
+}
+
+// guardedScratch is a scratch for n queries whose arrays are as long as they must be and end at inaccessible pages.
+func guardedScratch(t *testing.T, f *KVFormat, n int) *AttnScratch {
+	var want, s AttnScratch
+	n = min(n, groupQueries)
+	want.fit(f, n)
+	for _, p := range [][2]*[]float32{{&s.q, &want.q}, {&s.s, &want.s}, {&s.parts, &want.parts}, {&s.acc, &want.acc}, {&s.kd, &want.kd},
+		{&s.vd, &want.vd}, {&s.ks, &want.ks}, {&s.vs, &want.vs}} {
+		*p[0] = testkit.Guarded[float32](t, len(*p[1]))
+	}
+	return &s
 }
 
 // TestAttendBits shows that a query's bits do not depend on the rows beside it, on the heads of the call, on who computes the chunks,
