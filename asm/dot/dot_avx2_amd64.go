@@ -2,8 +2,6 @@
 
 package dot
 
-import "unsafe"
-
 // The sets of kernels with 256-bit registers: AVX2 needs AVX2, FMA and F16C; AVXVNNI also the VEX form of VNNI.
 var (
 	AVX2 = Set{
@@ -35,56 +33,18 @@ var (
 	}
 )
 
-// smallRows256 is the most rows that the packed form of integer layouts serves: below about 20 rows the time to unpack a panel
-// exceeds what unpacked bytes save.
-const smallRows256 = 12
-
+// kernels256 takes kernels of 1 to 3 rows. Up to twelve rows, small kernels in turns are faster than gemm kernels, which do not
+// prefetch.
 func kernels256(l Layout, gemv, small2, small3, gemm1, gemm2, gemm3 func(*Args)) Kernels {
 	k := Kernels{Gemv: gemv, Small: []func(*Args){nil, nil, small2, small3}, Gemm: []func(*Args){nil, gemm1, gemm2, gemm3}, Tile: 1}
-	if l == F32 || l == F16 || l == BF16 {
-		return k
-	}
-	bRow := 4
-	if l == Q4_K || l == Q5_K {
-		bRow = 16
-	}
-	for rows := 4; rows <= smallRows256; rows++ {
-		k.Small = append(k.Small, stacked(k.Small[:4], rows, bRow))
+	if l != F32 && l != F16 && l != BF16 {
+		k.Few = 12
 	}
 	return k
 }
 
+// unpacking adds the unpacking of panels, which pays from seven rows on.
 func (k Kernels) unpacking(f func(*Args), groupBytes int) Kernels {
-	k.Unpack, k.UnpackedBytes = f, groupBytes
+	k.Unpack, k.UnpackedBytes, k.Few = f, groupBytes, 6
 	return k
-}
-
-// stacked makes a kernel of many rows from kernels of 2 and 3: panel by panel, so that only the first of them reads memory. bRow is
-// the distance of two rows in B.
-func stacked(small []func(*Args), rows, bRow int) func(*Args) {
-	return func(a *Args) {
-		saved := *a
-		a.Panels = 1
-		for p := range saved.Panels {
-			a.W = unsafe.Add(saved.W, p*saved.WStep)
-			for r := 0; r < rows; {
-				left := (rows - r + 2) / 3 // kernels to come
-				n := (rows - r + left - 1) / left
-				a.X = unsafe.Add(saved.X, r*saved.XStride)
-				a.D, a.SD, a.B = offset(saved.D, 4*r), offset(saved.SD, 4*r), offset(saved.B, bRow*r)
-				a.Y = unsafe.Add(saved.Y, r*saved.YStride+64*p)
-				small[n](a)
-				r += n
-			}
-		}
-		*a = saved
-	}
-}
-
-// offset is p+n for a pointer that may be nil.
-func offset(p unsafe.Pointer, n int) unsafe.Pointer {
-	if p == nil {
-		return nil
-	}
-	return unsafe.Add(p, n)
 }

@@ -44,6 +44,7 @@ TEXT ·avxvnniGemvQ8_0(SB), NOSPLIT, $24-8
 avxvnniGemvQ8_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -237,6 +238,7 @@ TEXT ·avxvnniSmall2Q8_0(SB), NOSPLIT, $24-8
 avxvnniSmall2Q8_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
@@ -499,6 +501,7 @@ TEXT ·avxvnniSmall3Q8_0(SB), NOSPLIT, $24-8
 avxvnniSmall3Q8_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
@@ -1502,6 +1505,7 @@ TEXT ·avxvnniGemvQ4_0(SB), NOSPLIT, $24-8
 avxvnniGemvQ4_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -1720,6 +1724,7 @@ TEXT ·avxvnniSmall2Q4_0(SB), NOSPLIT, $24-8
 avxvnniSmall2Q4_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
@@ -2007,6 +2012,7 @@ TEXT ·avxvnniSmall3Q4_0(SB), NOSPLIT, $24-8
 avxvnniSmall3Q4_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
@@ -3133,6 +3139,7 @@ TEXT ·avxvnniGemvQ4_1(SB), NOSPLIT, $24-8
 avxvnniGemvQ4_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -3364,6 +3371,7 @@ TEXT ·avxvnniSmall2Q4_1(SB), NOSPLIT, $24-8
 avxvnniSmall2Q4_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
@@ -3672,6 +3680,7 @@ TEXT ·avxvnniSmall3Q4_1(SB), NOSPLIT, $24-8
 avxvnniSmall3Q4_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
@@ -4888,6 +4897,7 @@ TEXT ·avxvnniGemvQ5_0(SB), NOSPLIT, $24-8
 avxvnniGemvQ5_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -5197,6 +5207,7 @@ TEXT ·avxvnniSmall2Q5_0(SB), NOSPLIT, $24-8
 avxvnniSmall2Q5_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
@@ -5566,6 +5577,7 @@ TEXT ·avxvnniSmall3Q5_0(SB), NOSPLIT, $24-8
 avxvnniSmall3Q5_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
@@ -6038,6 +6050,7 @@ TEXT ·avxvnniGemvQ5_1(SB), NOSPLIT, $24-8
 avxvnniGemvQ5_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -6360,6 +6373,7 @@ TEXT ·avxvnniSmall2Q5_1(SB), NOSPLIT, $24-8
 avxvnniSmall2Q5_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
@@ -6750,6 +6764,7 @@ TEXT ·avxvnniSmall3Q5_1(SB), NOSPLIT, $24-8
 avxvnniSmall3Q5_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
@@ -7992,6 +8007,7 @@ TEXT ·avxvnniGemvQ4_K(SB), NOSPLIT, $24-8
 avxvnniGemvQ4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -8272,6 +8288,7 @@ TEXT ·avxvnniSmall2Q4_K(SB), NOSPLIT, $24-8
 avxvnniSmall2Q4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -8657,6 +8674,7 @@ TEXT ·avxvnniSmall3Q4_K(SB), NOSPLIT, $24-8
 avxvnniSmall3Q4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -10200,6 +10218,7 @@ TEXT ·avxvnniGemvQ5_K(SB), NOSPLIT, $24-8
 avxvnniGemvQ5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -10574,6 +10593,7 @@ TEXT ·avxvnniSmall2Q5_K(SB), NOSPLIT, $24-8
 avxvnniSmall2Q5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -11044,6 +11064,7 @@ TEXT ·avxvnniSmall3Q5_K(SB), NOSPLIT, $24-8
 avxvnniSmall3Q5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -12617,6 +12638,7 @@ TEXT ·avxvnniGemvQ6_K(SB), NOSPLIT, $24-8
 avxvnniGemvQ6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -12841,6 +12863,7 @@ TEXT ·avxvnniSmall2Q6_K(SB), NOSPLIT, $24-8
 avxvnniSmall2Q6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -13107,6 +13130,7 @@ TEXT ·avxvnniSmall3Q6_K(SB), NOSPLIT, $24-8
 avxvnniSmall3Q6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 120(R13), R11
+	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
