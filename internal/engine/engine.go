@@ -144,6 +144,9 @@ func (e *Engine) machine() error {
 
 func (e *Engine) note(format string, a ...any) { e.Notes = append(e.Notes, fmt.Sprintf(format, a...)) }
 
+// Team is the team of n workers, for measurements between walks.
+func (e *Engine) Team(n int) (*team.Team, error) { return e.team(n) }
+
 // team is the team of n workers. More workers than the machine grants share its CPUs and do not spin.
 func (e *Engine) team(n int) (*team.Team, error) {
 	if t := e.teams[n]; t != nil {

@@ -295,9 +295,9 @@ func sameBits(a, b [][]float32) error {
 // the prompt and unpacked weights give the same bits.
 func TestRandomGraphs(t *testing.T) {
 	sets := [][]quant.Type{{quant.F32}, {quant.F16, quant.F32}, {quant.Q8_0, quant.Q4_0, quant.Q5_1}, {quant.Q4_K, quant.Q6_K}, {quant.IQ4_NL, quant.BF16}}
-	graphs := 40
+	graphs := 15
 	if testing.Short() {
-		graphs = 8
+		graphs = 5
 	}
 	tiers := isa.Available(isa.Detect())
 	for i := range graphs {
@@ -306,7 +306,7 @@ func TestRandomGraphs(t *testing.T) {
 		if err := m.g.Check(); err != nil {
 			t.Fatal(err)
 		}
-		seqs := [][]int32{randomIDs(rng, m.g.Vocab, 1+rng.IntN(150)), randomIDs(rng, m.g.Vocab, 1+rng.IntN(40))}
+		seqs := [][]int32{randomIDs(rng, m.g.Vocab, 1+rng.IntN(130)), randomIDs(rng, m.g.Vocab, 1+rng.IntN(20))}
 		base := setup{tier: tiers[rng.IntN(len(tiers))], workers: 1, ubatch: 512, f32: true, kv: quant.F32}
 		got := newRunner(t, m, base).run(t, seqs)
 		if rel := relative(got, m.reference(seqs)); !(rel < 2e-5) {

@@ -1,0 +1,247 @@
+// Package synth writes models with random weights in the shapes of real ones, so that speed can be measured without a download.
+//
+// The weights have the size and spread of trained ones, the vocabulary has the true number of tokens (SentencePiece with bytes, and
+// made-up words), so that every program that reads GGUF can run the file; what it says means nothing.
+package synth
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"strings"
+	"sync"
+
+	"ck/internal/gguf"
+	"ck/internal/quant"
+)
+
+// Shape is the shape of a decoder model.
+type Shape struct {
+	Arch            string // general.architecture: llama, qwen2, qwen3
+	Layers          int
+	Hidden          int
+	FFN             int
+	Heads, KVHeads  int
+	HeadDim         int
+	Vocab           int
+	Context         int
+	Tied            bool // no output.weight
+	QKNorm, QKVBias bool
+	RopeBase        float32
+}
+
+// shapes are real models by name (their config.json on Hugging Face).
+var shapes = map[string]Shape{
+	"qwen3-0.6b":   {Arch: "qwen3", Layers: 28, Hidden: 1024, FFN: 3072, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, Tied: true, QKNorm: true, RopeBase: 1e6},
+	"llama-3.2-1b": {Arch: "llama", Layers: 16, Hidden: 2048, FFN: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, Context: 131072, Tied: true, RopeBase: 5e5},
+	"llama-3.1-8b": {Arch: "llama", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 128256, Context: 131072, RopeBase: 5e5},
+	"qwen2.5-7b":   {Arch: "qwen2", Layers: 28, Hidden: 3584, FFN: 18944, Heads: 28, KVHeads: 4, HeadDim: 128, Vocab: 152064, Context: 32768, QKVBias: true, RopeBase: 1e6},
+}
+
+// Names lists the known shapes.
+func Names() []string {
+	var n []string
+	for k := range shapes {
+		n = append(n, k)
+	}
+	sort.Strings(n)
+	return n
+}
+
+// Find is the shape of a name.
+func Find(name string) (Shape, error) {
+	s, ok := shapes[name]
+	if !ok {
+		return s, fmt.Errorf("shape %q is unknown; ck knows %s", name, strings.Join(Names(), ", "))
+	}
+	return s, nil
+}
+
+// tensors lists the model's tensors; typ is the type of its matrices.
+func (s Shape) tensors(typ quant.Type) []gguf.TensorInfo {
+	var out []gguf.TensorInfo
+	matrix := func(name string, rows, cols int) {
+		t := typ
+		if cols%t.BlockElems() != 0 {
+			t = quant.F16
+		}
+		out = append(out, gguf.TensorInfo{Name: name, Type: t, Shape: []int{cols, rows}})
+	}
+	vector := func(name string, n int) {
+		out = append(out, gguf.TensorInfo{Name: name, Type: quant.F32, Shape: []int{n}})
+	}
+	matrix("token_embd.weight", s.Vocab, s.Hidden)
+	for l := range s.Layers {
+		b := fmt.Sprintf("blk.%d.", l)
+		vector(b+"attn_norm.weight", s.Hidden)
+		for _, p := range []struct {
+			name string
+			rows int
+		}{{"attn_q", s.Heads * s.HeadDim}, {"attn_k", s.KVHeads * s.HeadDim}, {"attn_v", s.KVHeads * s.HeadDim}} {
+			matrix(b+p.name+".weight", p.rows, s.Hidden)
+			if s.QKVBias {
+				vector(b+p.name+".bias", p.rows)
+			}
+		}
+		if s.QKNorm {
+			vector(b+"attn_q_norm.weight", s.HeadDim)
+			vector(b+"attn_k_norm.weight", s.HeadDim)
+		}
+		matrix(b+"attn_output.weight", s.Hidden, s.Heads*s.HeadDim)
+		vector(b+"ffn_norm.weight", s.Hidden)
+		matrix(b+"ffn_gate.weight", s.FFN, s.Hidden)
+		matrix(b+"ffn_up.weight", s.FFN, s.Hidden)
+		matrix(b+"ffn_down.weight", s.Hidden, s.FFN)
+	}
+	vector("output_norm.weight", s.Hidden)
+	if !s.Tied {
+		matrix("output.weight", s.Vocab, s.Hidden)
+	}
+	return out
+}
+
+// metadata is the model's metadata with a vocabulary of the true size.
+func (s Shape) metadata(name string) *gguf.Metadata {
+	kv := &gguf.Metadata{}
+	kv.Set("general.architecture", s.Arch)
+	kv.Set("general.name", name+" (random weights)")
+	set := func(key string, v any) { kv.Set(s.Arch+"."+key, v) }
+	for _, e := range []struct {
+		key string
+		n   int
+	}{{"block_count", s.Layers}, {"context_length", s.Context}, {"embedding_length", s.Hidden}, {"feed_forward_length", s.FFN},
+		{"attention.head_count", s.Heads}, {"attention.head_count_kv", s.KVHeads}, {"attention.key_length", s.HeadDim},
+		{"attention.value_length", s.HeadDim}, {"rope.dimension_count", s.HeadDim}, {"vocab_size", s.Vocab}} {
+		set(e.key, uint32(e.n))
+	}
+	set("attention.layer_norm_rms_epsilon", float32(1e-5))
+	set("rope.freq_base", s.RopeBase)
+	tokens, scores, kinds := vocabulary(s.Vocab)
+	kv.Set("tokenizer.ggml.model", "llama")
+	kv.Set("tokenizer.ggml.tokens", tokens)
+	kv.Set("tokenizer.ggml.scores", scores)
+	kv.Set("tokenizer.ggml.token_type", kinds)
+	kv.Set("tokenizer.ggml.bos_token_id", uint32(1))
+	kv.Set("tokenizer.ggml.eos_token_id", uint32(2))
+	kv.Set("tokenizer.ggml.add_bos_token", true)
+	return kv
+}
+
+// vocabulary makes n SentencePiece tokens: unknown, BOS, EOS, the 256 bytes, then words of one to four syllables.
+func vocabulary(n int) (tokens []string, scores []float32, kinds []int32) {
+	add := func(s string, score float32, kind int32) {
+		if len(tokens) < n {
+			tokens, scores, kinds = append(tokens, s), append(scores, score), append(kinds, kind)
+		}
+	}
+	add("<unk>", 0, 2)
+	add("<s>", 0, 3)
+	add("</s>", 0, 3)
+	for b := range 256 {
+		add(fmt.Sprintf("<0x%02X>", b), 0, 6)
+	}
+	add("▁", -1, 1)
+	for c := '!'; c <= '~'; c++ {
+		add(string(c), -1, 1)
+	}
+	const consonants, vowels = "bcdfghjklmnpqrstvwxz", "aeiou"
+	for i := 0; len(tokens) < n; i++ {
+		word := ""
+		for k := i; ; k = k/(len(consonants)*len(vowels)) - 1 {
+			word = string(consonants[k/len(vowels)%len(consonants)]) + string(vowels[k%len(vowels)]) + word
+			if k < len(consonants)*len(vowels) {
+				break
+			}
+		}
+		add("▁"+word, -2-float32(i)/float32(n), 1)
+	}
+	return tokens, scores, kinds
+}
+
+// pieceBytes is the size of the pieces that are made and written at a time.
+const pieceBytes = 4 << 20
+
+// Write streams a model of shape s to w: matrices of type typ (F16 where a row is no multiple of its block), everything from seed.
+func Write(w io.Writer, name string, s Shape, typ quant.Type, seed uint64) error {
+	infos := s.tensors(typ)
+	g, err := gguf.NewWriter(w, s.metadata(name), infos)
+	if err != nil {
+		return err
+	}
+	for i, t := range infos {
+		rows := 1
+		for _, n := range t.Shape[1:] {
+			rows *= n
+		}
+		if err := writeTensor(g, t.Type, rows, t.Shape[0], seed+uint64(i)<<32); err != nil {
+			return fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+	}
+	return g.Close()
+}
+
+// writeTensor makes the pieces of a tensor on all CPUs and writes them in order. Vectors are norms: about 1.
+func writeTensor(w io.Writer, t quant.Type, rows, cols int, seed uint64) error {
+	rb := t.RowBytes(cols)
+	per := max(1, pieceBytes/rb)
+	sigma := float32(1 / math.Sqrt(float64(cols)))
+	const ahead = 4
+	buf := make([][]byte, ahead)
+	for r := 0; r < rows; r += ahead * per {
+		var wg sync.WaitGroup
+		for j := range ahead {
+			n := min(per, rows-r-j*per)
+			if n <= 0 {
+				buf[j] = buf[j][:0]
+				continue
+			}
+			if cap(buf[j]) < n*rb {
+				buf[j] = make([]byte, n*rb)
+			}
+			buf[j] = buf[j][:n*rb]
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				rng := rand.New(rand.NewPCG(seed, uint64(r/per+j)))
+				if rows == 1 {
+					norms(buf[j], rng)
+					return
+				}
+				quant.RandomBlocks(t, buf[j], rng, sigma)
+			}()
+		}
+		wg.Wait()
+		for _, b := range buf {
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// norms fills b with float32 around 1.
+func norms(b []byte, rng *rand.Rand) {
+	v := make([]float32, len(b)/4)
+	for i := range v {
+		v[i] = float32(1 + 0.1*rng.NormFloat64())
+	}
+	if err := quant.Quantize(quant.F32, b, v, nil); err != nil {
+		panic(err) // finite by construction
+	}
+}
+
+// Bytes is the size of the tensors' data.
+func (s Shape) Bytes(typ quant.Type) int64 {
+	n := int64(0)
+	for _, t := range s.tensors(typ) {
+		rows := 1
+		for _, d := range t.Shape[1:] {
+			rows *= d
+		}
+		n += int64(rows) * int64(t.Type.RowBytes(t.Shape[0]))
+	}
+	return n
+}
