@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -165,9 +167,12 @@ func (a *App) Run(args []string) (code int) {
 	return ExitOK
 }
 
+// Code is the exit code of an error.
+func (a *App) Code(err error) int { return codeOf(err, a.Classify) }
+
 // Report prints the line of an error and returns its exit code.
 func (a *App) Report(err error) int {
-	code := codeOf(err, a.Classify)
+	code := a.Code(err)
 	var e *Error
 	silent := errors.As(err, &e) && e.Err == nil
 	switch {
@@ -266,4 +271,28 @@ func OutError(err error) error {
 		err = pe.Err
 	}
 	return Resource("stdout: %w; what was written is incomplete", err)
+}
+
+// Printable is text for a terminal: control characters but line feed and tab become ^X, so that no text can move the cursor, set titles or
+// send what else terminals obey. Bytes that are no UTF-8 become U+FFFD.
+func Printable(text []byte) []byte {
+	bad := func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError
+	}
+	if bytes.IndexFunc(text, bad) < 0 {
+		return text
+	}
+	var out []byte
+	for _, r := range string(text) {
+		switch {
+		case !bad(r) || r == utf8.RuneError:
+			out = utf8.AppendRune(out, r)
+		case r < 0x80:
+			out = append(out, '^', byte(r)^0x40)
+		default:
+			out = append(out, "^["...)
+			out = utf8.AppendRune(out, r-0x40)
+		}
+	}
+	return out
 }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/generate"
+)
+
+const chatLong = `Talks with a model that has a chat template. On a terminal there are line editing, history and commands; /help lists them. Ctrl-C stops an answer, Ctrl-D ends the chat.
+
+With piped stdin it reads messages as JSON, {"role": "user", "content": "Hello"} or arrays of them, and answers after each user turn, unless the same array holds the answer.`
+
+// chat is "ckrun chat".
+func (p *program) chat(cmd *cobra.Command, words []string) error {
+	if len(words) > 0 {
+		return cli.Usage("chat: takes no words (%q); type them at the prompt, or pipe JSON lines", words[0])
+	}
+	if err := p.o.check(p.app); err != nil {
+		return err
+	}
+	m, err := p.openModel()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return p.chatWith(cmd.Context(), m)
+}
+
+// talk is a running chat.
+type talk struct {
+	p       *program
+	m       *generate.Model
+	e       *engine.Engine
+	s       *generate.Session
+	context int
+	turn    uint64
+	last    generate.Result
+}
+
+func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
+	t, err := m.FindTemplate(p.o.template)
+	if err != nil {
+		return err
+	}
+	limit := p.contextOf(m)
+	e, load, err := p.openEngine(m)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), context: limit}
+	defer c.s.Close()
+	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
+	if cli.IsTerminal(p.app.In) {
+		err = c.terminal(ctx)
+	} else {
+		err = c.lines(ctx, p.app.In)
+	}
+	if p.o.stat && c.turn > 0 {
+		p.printStat(e, c.last, load)
+	}
+	return err
+}
+
+// options are those of the next answer. Each turn has a random sequence of its own.
+func (c *talk) options() generate.Options {
+	o := &c.p.o
+	opt := generate.Options{MaxNew: o.predict, Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample}
+	opt.Sample.Stream = c.turn
+	c.turn++
+	return opt
+}
+
+// answer generates the answer to what was said so far; emit shows it.
+func (c *talk) answer(ctx context.Context, emit func(generate.Event) error) (generate.Result, error) {
+	res, err := c.s.Answer(ctx, c.options(), emit)
+	if err == nil {
+		c.last = res
+	}
+	return res, err
+}
+
+// lines reads messages as JSON and answers each user turn.
+func (c *talk) lines(ctx context.Context, in *os.File) error {
+	count := &lineCounter{r: in}
+	dec := json.NewDecoder(count)
+	for {
+		var raw json.RawMessage
+		err := readJSON(ctx, dec, &raw)
+		switch {
+		case errors.Is(err, io.EOF):
+			if c.turn == 0 && len(c.s.Messages) == 0 {
+				return cli.Usage(`chat: stdin has no messages; pipe lines such as {"role": "user", "content": "Hello"}`)
+			}
+			return nil
+		case errors.Is(err, cli.ErrInterrupt):
+			return cli.Interrupted()
+		case err != nil:
+			return cli.Input("stdin: byte %d: no JSON: %s; give lines such as {\"role\": \"user\", \"content\": \"Hello\"}", dec.InputOffset(), jsonWhy(err))
+		}
+		messages, err := parseMessages(raw)
+		if err != nil {
+			return cli.Input("stdin: message that ends at byte %d: %w", dec.InputOffset(), err)
+		}
+		if err := c.take(ctx, messages); err != nil {
+			return err
+		}
+	}
+}
+
+// readJSON reads the next value, unless ctx ends first.
+func readJSON(ctx context.Context, dec *json.Decoder, raw *json.RawMessage) error {
+	done := make(chan error, 1)
+	go func() { done <- dec.Decode(raw) }()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-done:
+		return err
+	}
+}
+
+// lineCounter bounds what is read.
+type lineCounter struct {
+	r io.Reader
+	n int64
+}
+
+func (l *lineCounter) Read(b []byte) (int, error) {
+	n, err := l.r.Read(b)
+	if l.n += int64(n); l.n > maxText {
+		return 0, fmt.Errorf("more than %d MiB", maxText>>20)
+	}
+	return n, err
+}
+
+func jsonWhy(err error) string {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it ends in the middle of a value"
+	}
+	return err.Error()
+}
+
+// parseMessages reads one message or an array of them.
+func parseMessages(raw json.RawMessage) ([]generate.Message, error) {
+	type message struct {
+		Role    *string `json:"role"`
+		Content *string `json:"content"`
+	}
+	var list []message
+	if strings.HasPrefix(strings.TrimSpace(string(raw)), "[") {
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return nil, errors.New("role and content must be texts")
+		}
+	} else {
+		var one message
+		if err := json.Unmarshal(raw, &one); err != nil {
+			return nil, errors.New("is neither a message {role, content} with two texts nor an array of them")
+		}
+		list = append(list, one)
+	}
+	out := make([]generate.Message, len(list))
+	for i, m := range list {
+		if m.Role == nil || *m.Role == "" || m.Content == nil {
+			return nil, errors.New("a message needs role and content")
+		}
+		out[i] = generate.Message{Role: *m.Role, Content: *m.Content}
+	}
+	return out, nil
+}
+
+// take adds messages to the conversation and answers user turns that are not followed by their answer.
+func (c *talk) take(ctx context.Context, messages []generate.Message) error {
+	for i, msg := range messages {
+		if msg.Role == "system" && len(c.s.Messages) == 0 {
+			c.s.System = msg.Content
+			continue
+		}
+		c.s.Messages = append(c.s.Messages, msg)
+		if msg.Role != "user" || i+1 < len(messages) && messages[i+1].Role != "user" {
+			continue
+		}
+		if err := c.answerLine(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerLine prints the answer to a piped message: its text and a newline, or one JSON object.
+func (c *talk) answerLine(ctx context.Context) error {
+	show := func(ev generate.Event) error { return cli.OutError(c.p.write(ev.Text)) }
+	if c.p.app.Common.JSON {
+		show = nil
+	}
+	res, err := c.answer(ctx, show)
+	if err != nil {
+		return err
+	}
+	if c.p.app.Common.JSON {
+		err = c.p.app.PrintJSON(struct {
+			Schema       string          `json:"schema"`
+			Role         string          `json:"role"`
+			Content      string          `json:"content"`
+			Finish       generate.Finish `json:"finish"`
+			PromptTokens int             `json:"prompt_tokens"`
+			NewTokens    int             `json:"new_tokens"`
+			Seed         uint64          `json:"seed"`
+		}{"ckrun.chat/1", "assistant", validUTF8([]byte(res.Text)), res.Finish, res.PromptTokens, res.NewTokens, res.Seed})
+	} else if !strings.HasSuffix(res.Text, "\n") {
+		err = c.p.newline()
+	}
+	if err == nil && res.Finish == generate.FinishInterrupt {
+		return cli.Interrupted()
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+// Command ckrun runs language models on CPUs: it completes prompts, chats, and turns text into tokens and back.
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/generate"
+	"ck/internal/kv"
+	"ck/internal/numa"
+)
+
+func main() { newProgram().app.Main() }
+
+// program is one run of ckrun.
+type program struct {
+	app   *cli.App
+	o     options
+	start time.Time
+}
+
+const long = `Reads a prompt from WORDS, -p, -f or stdin and streams what the model writes to stdout. WORDS and -f, a file and piped stdin are joined with a blank line:
+
+  cat report.txt | ckrun "Summarise:"
+
+A model with a chat template gets the prompt as one user turn, unless --raw; the built-in story model takes it as it is. Without a prompt, on a terminal, a model with a template starts a chat.`
+
+const examples = `  ckrun "Once upon a time"
+  ckrun -m qwen3-8b.gguf "Why is the sky blue?"
+  cat report.txt | ckrun -m ~/models/Llama-3.1-8B-Instruct "Summarise:"
+  ckrun -m model.gguf --raw --temp 0 -n 100 --json -p "The answer is"
+  ckrun chat -m model.gguf
+  ckrun tokenize "Hello, world" | ckrun detokenize
+`
+
+func newProgram() *program {
+	p := &program{start: time.Now()}
+	p.app = cli.New("ckrun", "[flags] [WORDS…]", "run a language model on the CPU", long)
+	p.app.Classify = classify
+	p.app.Rewrite = map[string]string{"-ub": "--ubatch", "-tb": "--threads-batch"}
+	p.app.Aliases = map[string]string{"n-predict": "predict", "ubatch-size": "ubatch", "cache-type": "kv"}
+	root := p.app.Root
+	root.Example = examples
+	root.RunE = p.complete
+	p.o.flags(root)
+	chat := p.app.NewCommand("chat [flags]", "talk with a model that has a chat template", chatLong, p.chat)
+	p.o.chatFlags(chat)
+	p.o.tokenFlags(p.app.NewCommand("tokenize [flags] [TEXT…]", "print the ids of a text",
+		"Prints the ids of TEXT, of the file -f or of stdin on one line, with BOS and EOS as the model's file says. No template is applied.", p.tokenize))
+	p.o.detokenFlags(p.app.NewCommand("detokenize [flags] [IDS…]", "print the text of ids",
+		"Prints the text of ids from words, the file -f or stdin. They are separated by commas or white space, or a JSON array.", p.detokenize))
+	p.app.AddConfigCommand()
+	p.app.Doc = manSections
+	return p
+}
+
+// classify gives the exit codes of the engine's errors.
+func classify(err error) int {
+	var (
+		input   *generate.InputError
+		model   *engine.ModelError
+		tier    *engine.TierError
+		full    *kv.ErrFull
+		memory  *numa.NoMemory
+		noFound = errors.Is(err, generate.ErrNoTemplate) || errors.Is(err, generate.ErrTemplateName)
+	)
+	switch {
+	case errors.As(err, &tier), noFound:
+		return cli.ExitUsage
+	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, engine.ErrContext), errors.Is(err, fs.ErrPermission):
+		return cli.ExitResource
+	case errors.As(err, &input), errors.As(err, &model):
+		return cli.ExitInput
+	}
+	return 0
+}
+
+var manSections = []cli.Section{
+	{Title: "Prompts", Text: `WORDS are joined with spaces; -p TEXT stands for WORDS. One final line end of a file or of stdin is dropped. With WORDS, -p or -f, stdin is read only if it is a pipe or a regular file at its beginning; loops that read a pipe themselves need --no-stdin. An empty stdin adds nothing, and is no prompt alone; -p "" is the empty prompt. Text must be UTF-8.
+
+A first word that is a command's name is the command; after -- everything is words.
+
+Names of special tokens in the prompt are text, inside a template too, unless --special.`},
+	{Title: "JSON", Text: `--json prints one object at the end, schema ckrun.complete/1:
+
+  text           new text, valid UTF-8
+  ids            ids of the new tokens
+  finish         eog, stop, length, context or interrupt
+  stop           the stop string that was found
+  prompt_tokens  new_tokens  seed  context
+  model          name, and path unless it is the built-in one
+  timings        load_ms, prefill_ms, prefill_tokens_per_s, first_token_ms (from the program's start),
+                 decode_ms, decode_tokens_per_s
+  notes          what was decided: tier, threads, memory
+
+--jsonl prints one object a line, schema ckrun.event/1, field event: start; token with id, text, and with --logprobs K logprob and top; end with the fields of --json, and tail, text that no token event had. Texts of token events and tail joined are the text.
+
+chat --json prints one object an answer, schema ckrun.chat/1: role, content, finish, prompt_tokens, new_tokens, seed.`},
+	{Title: "Models", Text: `A GGUF file, the first part of a split one, a folder as Hugging Face lays it out (config.json, safetensors, tokenizer.json or tokenizer.model), or nothing: then CK_MODEL, then the built-in model, stories260K by A. Karpathy (MIT licence), which writes tales of the kind small children are told.`},
+}

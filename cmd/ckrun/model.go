@@ -1,0 +1,62 @@
+package main
+
+import (
+	"time"
+
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/generate"
+	"ck/internal/template"
+	"ck/internal/tokenizer"
+)
+
+// decodeAll shows ids as text with the names of control tokens.
+var decodeAll = tokenizer.DecodeOptions{Special: true, SkipSpaceAtStart: true}
+
+// openModel opens what -m names.
+func (p *program) openModel() (*generate.Model, error) { return generate.Open(p.app.Common.Model) }
+
+// useTemplate is the template for the prompt, nil if the text goes to the model as it is.
+func (p *program) useTemplate(m *generate.Model) (*template.Template, error) {
+	o := &p.o
+	if o.raw || o.template == "" && (m.Raw || m.Template == "") {
+		return nil, p.noSystem(m)
+	}
+	return m.FindTemplate(o.template)
+}
+
+// noSystem refuses a system message that no template would place.
+func (p *program) noSystem(m *generate.Model) error {
+	if p.o.system == "" {
+		return nil
+	}
+	why := "the model has no chat template"
+	if m.Template != "" {
+		why = "the model takes text as it is"
+	}
+	return cli.Usage("--system: %s; name a template with --template", why)
+}
+
+// openEngine opens the engine and says with -v what it decided.
+func (p *program) openEngine(m *generate.Model) (*engine.Engine, time.Duration, error) {
+	e, err := engine.Open(m.Weights, p.engineOptions())
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, n := range e.Notes {
+		p.app.Info("%s", n)
+	}
+	return e, time.Since(p.start), nil
+}
+
+// contextOf is the context in force: -c, else what the model was made for; 0 if neither is known.
+func (p *program) contextOf(m *generate.Model) int {
+	n := p.o.context
+	if n == 0 {
+		return m.Context
+	}
+	if m.Context > 0 && n > m.Context {
+		p.app.Warn("-c %d is larger than the model's context of %d; text beyond that may make no sense", n, m.Context)
+	}
+	return n
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"ck/internal/cli"
+	"ck/internal/generate"
+)
+
+// maxText bounds what is read as one text: far more than any context holds.
+const maxText = 256 << 20
+
+// errNoPrompt says that there is nothing to do.
+var errNoPrompt = errors.New("no prompt")
+
+// readText is the text of words, file and stdin, as far as they are given, joined with blank lines. named: -p was given.
+// errNoPrompt says that there is none.
+func (p *program) readText(ctx context.Context, words []string, named bool) (string, error) {
+	o := &p.o
+	var parts []string
+	add := func(where, text string) error {
+		if at := invalidUTF8(text); at >= 0 {
+			return cli.Input("%s: byte %d (0x%02x) is not UTF-8; convert the text, with iconv for example", where, at, text[at])
+		}
+		if text != "" {
+			parts = append(parts, text)
+		}
+		return nil
+	}
+	switch {
+	case named && len(words) > 0:
+		return "", cli.Usage("-p/--prompt: there are words too (%q); give the prompt once, flags before --", words[0])
+	case named:
+		words = []string{o.prompt}
+	}
+	if err := add("prompt", strings.Join(words, " ")); err != nil {
+		return "", err
+	}
+	given := len(words) > 0
+	if o.file != "" && o.file != "-" {
+		text, err := readFile(ctx, o.file)
+		if err == nil {
+			err = add(o.file, text)
+		}
+		if err != nil {
+			return "", err
+		}
+		given = true
+	}
+	if p.wantStdin(given) {
+		text, err := readAll(ctx, p.app.In, "stdin")
+		if err == nil {
+			err = add("stdin", text)
+		}
+		if err != nil {
+			return "", err
+		}
+		given = given || text != ""
+	}
+	if !given {
+		return "", errNoPrompt
+	}
+	return strings.Join(parts, "\n\n"), nil
+}
+
+// wantStdin decides whether stdin is part of the text. given: words or a file are there already; then stdin counts only if it was
+// clearly meant: a pipe, or a regular file of which nobody has read.
+func (p *program) wantStdin(given bool) bool {
+	in := p.app.In
+	switch {
+	case p.o.file == "-":
+		return true
+	case p.o.noStdin:
+		return false
+	case !given:
+		return !cli.IsTerminal(in)
+	}
+	st, err := in.Stat()
+	if err != nil {
+		return false
+	}
+	if st.Mode().IsRegular() {
+		at, err := in.Seek(0, io.SeekCurrent)
+		return err == nil && at == 0
+	}
+	return st.Mode()&os.ModeNamedPipe != 0
+}
+
+func readFile(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readAll(ctx, f, path)
+}
+
+// readAll reads f to its end, without one final line end, unless ctx ends before.
+func readAll(ctx context.Context, f *os.File, where string) (string, error) {
+	type result struct {
+		b   []byte
+		err error
+	}
+	c := make(chan result, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(f, maxText+1))
+		c <- result{b, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", cli.Interrupted()
+	case r := <-c:
+		if len(r.b) > maxText {
+			return "", cli.Input("%s: has more than %d MiB, longer than any context; cut it", where, maxText>>20)
+		}
+		return dropLineEnd(string(r.b)), r.err
+	}
+}
+
+func dropLineEnd(s string) string {
+	if t, ok := strings.CutSuffix(s, "\n"); ok {
+		return strings.TrimSuffix(t, "\r")
+	}
+	return s
+}
+
+// invalidUTF8 is the offset of the first byte that is no UTF-8, or -1.
+func invalidUTF8(s string) int {
+	if utf8.ValidString(s) {
+		return -1
+	}
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+// request is a prompt as the model gets it.
+type request struct {
+	ids  []int32
+	text string // with the names of special tokens; of ids, their text
+}
+
+// request turns the user's text into a prompt, at most limit tokens long (0: no limit).
+func (p *program) request(m *generate.Model, text string, limit int) (request, error) {
+	o := &p.o
+	t, err := p.useTemplate(m)
+	if err != nil {
+		return request{}, err
+	}
+	if t == nil {
+		r := request{m.EncodePrompt(text, o.encoding()), text}
+		return p.cutIDs(m, r, limit), nil
+	}
+	render := func(text string) (request, error) {
+		r, err := m.RenderPrompt(t, o.system, text, generate.RenderOptions{Encoding: o.encoding()})
+		return request{r.IDs, r.Text}, err
+	}
+	r, err := render(text)
+	if err != nil || o.truncate == "" || limit == 0 {
+		return r, err
+	}
+	return p.cutText(m, r, render, text, limit)
+}
+
+// room is the number of prompt tokens that --truncate leaves: the context less -n, at least half of it.
+func (o *options) room(limit int) int {
+	if o.predict < 0 {
+		return limit - limit/2
+	}
+	return limit - min(o.predict, limit/2)
+}
+
+// cutIDs cuts a plain prompt, as --truncate says. BOS stays.
+func (p *program) cutIDs(m *generate.Model, r request, limit int) request {
+	if p.o.truncate == "" || limit == 0 || len(r.ids) <= limit {
+		return r
+	}
+	n := p.o.room(limit)
+	p.app.Warn("the prompt has %d tokens, the context %d; its %s is cut, %d tokens stay", len(r.ids), limit, p.o.truncate, n)
+	if p.o.truncate == "tail" {
+		r.ids = r.ids[:n]
+	} else {
+		first := 0
+		if bos, ok := m.Tok.BOS(); ok && r.ids[0] == bos {
+			first = 1
+		}
+		r.ids = append(slices.Clone(r.ids[:first]), r.ids[len(r.ids)-n+first:]...)
+	}
+	r.text = p.textOf(m, r.ids)
+	return r
+}
+
+// cutText cuts the user's text so that its rendering fits. Cut text is not encoded as a part of the whole was, so it is tried again
+// where the rendering is still too long.
+func (p *program) cutText(m *generate.Model, r request, render func(string) (request, error), text string, limit int) (request, error) {
+	if len(r.ids) <= limit {
+		return r, nil
+	}
+	n := p.o.room(limit)
+	p.app.Warn("the prompt has %d tokens, the context %d; its %s is cut, %d tokens stay", len(r.ids), limit, p.o.truncate, n)
+	for over := len(r.ids) - n; over > 0; over = len(r.ids) - n {
+		ids := m.EncodePrompt(text, generate.Encoding{NoBOS: true})
+		if over >= len(ids) {
+			break // the template alone is too long
+		}
+		if p.o.truncate == "tail" {
+			ids = ids[:len(ids)-over]
+		} else {
+			ids = ids[over:]
+		}
+		text = strings.ToValidUTF8(p.textOf(m, ids), "")
+		var err error
+		if r, err = render(text); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func (p *program) textOf(m *generate.Model, ids []int32) string {
+	return string(m.Tok.Decode(nil, ids, decodeAll))
+}
+
+// parseIDs reads ids separated by commas or white space, or a JSON array. vocab bounds them; 0: no bound. where names the source in errors, which
+// are of inputs.
+func parseIDs(where, s string, vocab int) ([]int32, error) {
+	s = strings.TrimSpace(s)
+	if strings.HasPrefix(s, "[") {
+		if !json.Valid([]byte(s)) {
+			return nil, cli.Input("%s: is not a JSON array of ids; correct it", where)
+		}
+		s = strings.Trim(s, "[] \t\r\n")
+	}
+	words := strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	ids := make([]int32, 0, len(words))
+	for i, w := range words {
+		n, err := strconv.ParseInt(w, 10, 32)
+		switch {
+		case errors.Is(err, strconv.ErrSyntax):
+			return nil, cli.Input("%s: %q is no token id; give whole numbers such as 1,2,3", where, abbreviate(w))
+		case err != nil || n < 0 || n >= int64(vocab):
+			return nil, cli.Input("%s: id %s at place %d is beyond the vocabulary, which has %d tokens", where, abbreviate(w), i+1, vocab)
+		}
+		ids = append(ids, int32(n))
+	}
+	return ids, nil
+}
+
+func abbreviate(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "..."
+	}
+	return s
+}
+
+// idsFlag reads the ids of --ids: a list or @FILE.
+func (p *program) idsFlag(ctx context.Context, vocab int) ([]int32, error) {
+	list, where := p.o.ids, "--ids"
+	if path, ok := strings.CutPrefix(list, "@"); ok {
+		var err error
+		if where = path; path == "-" {
+			where = "stdin"
+			list, err = readAll(ctx, p.app.In, where)
+		} else {
+			list, err = readFile(ctx, path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	ids, err := parseIDs(where, list, vocab)
+	if err == nil && len(ids) == 0 {
+		err = cli.Usage("%s: there are no ids", where)
+	}
+	return ids, err
+}
+
+func noPrompt(terminal bool) error {
+	where := "stdin is empty"
+	if terminal {
+		where = "there are no words"
+	}
+	return cli.Usage(`no prompt: %s; give words, -f FILE or a pipe, or -p "" for the empty prompt`, where)
+}
+
+func fmtTokens(n int) string {
+	if n == 1 {
+		return "1 token"
+	}
+	return fmt.Sprintf("%d tokens", n)
+}

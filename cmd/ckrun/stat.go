@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ck/internal/engine"
+	"ck/internal/generate"
+)
+
+// printStat says on stderr how fast it was and where the memory is.
+func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Duration) {
+	w := p.app.Err
+	line := func(name, format string, a ...any) { fmt.Fprintf(w, "%-9s "+format+"\n", append([]any{name}, a...)...) }
+	line("load", "%.1f ms", float64(load.Microseconds())/1e3)
+	line("prefill", "%s", phase(res.Prefill))
+	decode := phase(res.Decode)
+	if res.Decode.Tokens > 0 {
+		// Each token reads all weights once, and the keys and values of all positions before it.
+		decode += fmt.Sprintf(", %.2f GB/s of weights", res.Decode.Rate()*float64(e.WeightBytes())/1e9)
+	}
+	line("decode", "%s", decode)
+	if res.FirstNs > 0 {
+		line("first", "%.1f ms from the program's start to the first token", float64((load+time.Duration(res.FirstNs)).Microseconds())/1e3)
+	}
+	line("seed", "%d", res.Seed)
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	line("memory", "panels %s, KV cache %s, Go heap %s, resident %s", mib(e.PackedBytes()), mib(e.CacheUsedBytes()), mib(int64(mem.HeapSys)),
+		mib(residentBytes()))
+	if f, err := os.Open("/proc/self/numa_maps"); err == nil {
+		line("nodes", "%s", nodePages(f))
+		f.Close()
+	}
+}
+
+func phase(ph generate.Phase) string {
+	if ph.Tokens == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s in %.1f ms, %.1f tokens/s", fmtTokens(ph.Tokens), float64(ph.Ns)/1e6, ph.Rate())
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// residentBytes is the memory of the process that is in RAM, mapped files included; 0 if the kernel does not tell.
+func residentBytes() int64 {
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := strings.Fields(string(b))
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseInt(f[1], 10, 64)
+	return n * int64(os.Getpagesize())
+}
+
+// nodePages adds up /proc/PID/numa_maps: how much memory of the process lies on each node.
+func nodePages(r io.Reader) string {
+	bytes := map[string]int64{}
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		kib := int64(4)
+		fields := strings.Fields(sc.Text())
+		for _, f := range fields {
+			if s, ok := strings.CutPrefix(f, "kernelpagesize_kB="); ok {
+				kib, _ = strconv.ParseInt(s, 10, 64)
+			}
+		}
+		for _, f := range fields {
+			node, pages, ok := strings.Cut(f, "=")
+			if n, err := strconv.ParseInt(pages, 10, 64); ok && err == nil && isNode(node) {
+				bytes[node[1:]] += n * kib << 10
+			}
+		}
+	}
+	var nodes []string
+	for n := range bytes {
+		nodes = append(nodes, n)
+	}
+	slices.Sort(nodes)
+	for i, n := range nodes {
+		nodes[i] = n + ": " + mib(bytes[n])
+	}
+	if len(nodes) == 0 {
+		return "unknown"
+	}
+	return strings.Join(nodes, ", ")
+}
+
+func isNode(s string) bool {
+	_, err := strconv.ParseUint(strings.TrimPrefix(s, "N"), 10, 16)
+	return strings.HasPrefix(s, "N") && err == nil
+}

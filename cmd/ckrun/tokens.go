@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/tokenizer"
+)
+
+// tokenize prints the ids of a text.
+func (p *program) tokenize(cmd *cobra.Command, words []string) error {
+	m, err := p.openModel()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	text, err := p.readText(cmd.Context(), words, cmd.Flags().Changed("prompt"))
+	if errors.Is(err, errNoPrompt) {
+		if cli.IsTerminal(p.app.In) || p.o.noStdin {
+			return cli.Usage("tokenize: there is no text; give words, -f FILE or a pipe")
+		}
+		err = nil // an empty stdin is a text: BOS
+	}
+	if err != nil {
+		return err
+	}
+	ids := m.EncodePrompt(text, p.o.encoding())
+	if !p.app.Common.JSON {
+		return p.printIDs(ids)
+	}
+	pieces := make([]string, len(ids))
+	for i, id := range ids {
+		pieces[i] = m.Tok.Piece(id)
+	}
+	if ids == nil {
+		ids = []int32{}
+	}
+	return p.app.PrintJSON(struct {
+		Schema string   `json:"schema"`
+		Model  string   `json:"model"`
+		IDs    []int32  `json:"ids"`
+		Pieces []string `json:"pieces"`
+	}{"ckrun.tokenize/1", m.Name, ids, pieces})
+}
+
+// detokenize prints the text of ids.
+func (p *program) detokenize(cmd *cobra.Command, words []string) error {
+	m, err := p.openModel()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	list, err := p.readText(cmd.Context(), words, false)
+	if errors.Is(err, errNoPrompt) {
+		if cli.IsTerminal(p.app.In) {
+			return cli.Usage("detokenize: there are no ids; give them as words, with -f FILE or through a pipe")
+		}
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	ids, err := parseIDs("detokenize", list, m.Tok.VocabSize())
+	if err != nil {
+		return err
+	}
+	text := string(m.Tok.Decode(nil, ids, tokenizer.DecodeOptions{Special: p.o.special, SkipSpaceAtStart: true}))
+	if !p.app.Common.JSON {
+		return cli.OutError(p.writeText(text))
+	}
+	return p.app.PrintJSON(struct {
+		Schema string `json:"schema"`
+		Model  string `json:"model"`
+		Text   string `json:"text"`
+	}{"ckrun.detokenize/1", m.Name, strings.ToValidUTF8(text, "\uFFFD")})
+}
