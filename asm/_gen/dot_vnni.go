@@ -586,42 +586,67 @@ func (k *panel512) sixesLoop() {
 
 // Micro-kernels: 2 panels x rows. Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or a K-quant's sums over a group,
 // Z24, Z25 weights, Z26, Z27 activations, Z28..Z31 scales. DI weights, R11 distance to the second panel; SI, R8, AX activations; DX D;
-// R9 B or SD; R10 Mp; CX groups left; BX scales; R12 turns; R13 Acc.
+// R9 B or SD; R10 Mp; CX groups left; BX scales; R12 turns; R13 Acc; 0(SP) outputs, 8(SP) slices left.
 
 // tile512 loads the arguments and starts the accumulators: Z12.. or, with acc, the scratch.
 func tile512(e *gen, name string, rows int, b string, acc bool) {
 	e.arg("BX")
+	e.ld("BX", "Y", "DI")
+	e.ld("BX", "Slices", "SI")
+	e.p("MOVQ DI, 0(SP)")
+	e.p("MOVQ SI, 8(SP)")
+	for _, f := range [][2]string{{"W", "DI"}, {"WFar", "R11"}, {"X", "SI"}, {"XStride", "AX"}, {"D", "DX"}, {b, "R9"}, {"Mp", "R10"}} {
+		e.ld("BX", f[0], f[1])
+	}
+	e.p("LEAQ (AX)(AX*2), R8")
+	e.p("ADDQ SI, R8")
 	for i := 0; i < 2*rows; i++ {
 		e.zero(12 + i)
 	}
-	e.ld("BX", "Cont", "AX")
-	e.p("TESTQ AX, AX")
-	e.p("JEQ %s_zero", name)
+	e.ld("BX", "Cont", "CX")
+	e.p("TESTQ CX, CX")
+	e.p("JEQ %s_slice", name)
 	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
-	e.lab(name + "_zero")
+	e.lab(name + "_slice")
 	if acc {
 		e.ld("BX", "Acc", "R13")
 		for i := 0; i < 2*rows; i++ {
 			e.p("VMOVUPS Z%d, %d(R13)", 12+i, 64*i)
 		}
 	}
-	for _, f := range [][2]string{{"W", "DI"}, {"WFar", "R11"}, {"X", "SI"}, {"XStride", "AX"}, {"D", "DX"}, {b, "R9"}, {"Mp", "R10"}, {"Groups", "CX"}} {
-		e.ld("BX", f[0], f[1])
-	}
-	e.p("LEAQ (AX)(AX*2), R8")
-	e.p("ADDQ SI, R8")
+	e.ld("BX", "Groups", "CX")
 	e.lab(name + "_group")
+}
+
+// tileEnd stores the outputs and goes on with the next slice, which follows in W, X, D and B.
+func tileEnd(e *gen, name string, rows int, acc bool) {
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	e.arg("BX")
+	if acc {
+		for i := 0; i < 2*rows; i++ {
+			e.p("VMOVUPS %d(R13), Z%d", 64*i, 12+i)
+		}
+	}
+	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	for i := 0; i < 2*rows; i++ {
+		e.zero(12 + i)
+	}
+	e.p("ADDQ $64, 0(SP)")
+	e.p("DECQ 8(SP)")
+	e.p("JGT %s_slice", name)
+	e.ret()
 }
 
 // tileOutputs calls f for each accumulator and the address of its outputs; BX holds the arguments.
 func tileOutputs(e *gen, rows int, f func(reg int, addr string)) {
-	e.ld("BX", "Y", "DI")
-	e.ld("BX", "YStride", "AX")
-	e.ld("BX", "YFar", "DX")
+	e.p("MOVQ 0(SP), R12")
+	e.ld("BX", "YStride", "CX")
+	e.ld("BX", "YFar", "R13")
 	for r := 0; r < rows; r++ {
-		f(12+2*r, "(DI)")
-		f(13+2*r, "(DI)(DX*1)")
-		e.p("ADDQ AX, DI")
+		f(12+2*r, "(R12)")
+		f(13+2*r, "(R12)(R13*1)")
+		e.p("ADDQ CX, R12")
 	}
 }
 
@@ -645,7 +670,7 @@ func gemmQ8(e *gen, rows int, m bool) {
 	if m {
 		name, b, bytes = fmt.Sprintf("vnniGemmQ8Mx%d", rows), "SD", 1152
 	}
-	e.fn(name, fmt.Sprintf("multiplies %d activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.", rows))
+	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.", rows), 16)
 	tile512(e, name, rows, b, false)
 	for b := 0; b < 2; b++ {
 		for r := 0; r < rows; r++ {
@@ -681,11 +706,7 @@ func gemmQ8(e *gen, rows int, m bool) {
 	e.p("ADDQ $%d, DI", bytes)
 	e.p("ADDQ $64, SI")
 	e.p("ADDQ $64, R8")
-	e.p("DECQ CX")
-	e.p("JNZ %s_group", name)
-	e.arg("BX")
-	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
-	e.ret()
+	tileEnd(e, name, rows, false)
 }
 
 // gemmK is the micro-kernel of unpacked K-quants: 64 vectors of bytes, then 320 bytes of scales. The float accumulators are in
@@ -695,7 +716,7 @@ func gemmK(e *gen, rows int, six bool) {
 	if six {
 		name, subs, n = fmt.Sprintf("vnniGemmQ6Kx%d", rows), 16, 4
 	}
-	e.fn(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of a K-quant.", rows))
+	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of a K-quant.", rows), 16)
 	tile512(e, name, rows, "B", true)
 	e.p("LEAQ 4096(DI), BX")
 	for i := 0; i < 2*rows; i++ {
@@ -764,14 +785,7 @@ func gemmK(e *gen, rows int, six bool) {
 	}
 	e.p("ADDQ R10, DX")
 	e.p("ADDQ $320, DI")
-	e.p("DECQ CX")
-	e.p("JNZ %s_group", name)
-	for i := 0; i < 2*rows; i++ {
-		e.p("VMOVUPS %d(R13), Z%d", 64*i, 12+i)
-	}
-	e.arg("BX")
-	tileOutputs(e, rows, func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
-	e.ret()
+	tileEnd(e, name, rows, true)
 }
 
 // unpack512 expands groups to one byte per weight.

@@ -65,7 +65,7 @@ type Args struct {
 	Src     unsafe.Pointer // unpacking kernels: source group
 	Dst     unsafe.Pointer // unpacking kernels: destination
 
-	// Kernels with Sliced (Kernels): this many consecutive "panels" are the slices along K of one panel. X, D, SD and B go on from
+	// Kernels with Sliced: this many consecutive "panels" are the slices along K of one panel. X, D, SD and B go on from
 	// one to the next and return to their start after the last. 0 means 1.
 	Slices int
 }

@@ -44,7 +44,7 @@ func interleaved(b *testing.B, amount float64, f func(), roofAmount float64, r f
 const streamBytes, sliceBytes = 512 << 20, 16 << 20
 
 // BenchmarkMatmul measures one thread: a few rows with weights from memory in GB/s beside a read loop, many rows in GOP/s beside
-// the peak of the instruction that the tier has for the type.
+// the peak of the instruction that the tier has for the type. Slices as in the attention output and FFN down, with the residual.
 func BenchmarkMatmul(b *testing.B) {
 	mem, err := syscall.Mmap(-1, 0, streamBytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
@@ -61,8 +61,9 @@ func BenchmarkMatmul(b *testing.B) {
 			size := f.PanelBytes(k)
 			panels := sliceBytes / size
 			n := panels * f.PanelRows
-			for _, m := range []int{1, 2, 4, 6, 8, 12, 512} {
-				b.Run(fmt.Sprintf("type=%v/M=%d/tier=%v", qt, m, tab.Tier), func(b *testing.B) {
+			for _, c := range [][2]int{{1, 1}, {1, 8}, {2, 1}, {4, 1}, {6, 1}, {8, 1}, {12, 1}, {24, 1}, {512, 1}, {512, 8}} {
+				m, slices := c[0], c[1]
+				b.Run(fmt.Sprintf("type=%v/M=%d/slices=%d/tier=%v", qt, m, slices, tab.Tier), func(b *testing.B) {
 					if tab.Tier != isa.Go && plainGo(f) {
 						b.Skip("the tier has no kernels of this type")
 					}
@@ -72,7 +73,7 @@ func BenchmarkMatmul(b *testing.B) {
 					}
 					x := plainAct(b, f.Act, randomRows(rng, m, k))
 					if m == 512 {
-						benchPrefill(b, tab.Tier, f, s, mem, x)
+						benchPrefill(b, tab.Tier, f, s, mem, x, slices)
 						return
 					}
 					y := make([]float32, m*n)
@@ -83,7 +84,7 @@ func BenchmarkMatmul(b *testing.B) {
 					}
 					read := &roof.Reads[len(roof.Reads)-1]
 					rate, top := interleaved(b, float64(panels*size), func() {
-						f.Matmul(s, &Matmul{W: next(), N: n, K: k, Slices: 1, X: x, M1: m, Y: y, YStride: n})
+						f.Matmul(s, &Matmul{W: next(), N: n, K: k, Slices: slices, Add: slices > 1, X: x, M1: m, Y: y, YStride: n})
 					}, sliceBytes, func() {
 						for w := next(); len(w) >= 4096; w = w[min(len(w), 4<<20):] {
 							read.Run(w[:min(len(w), 4<<20)])
@@ -116,7 +117,7 @@ var peakNames = map[isa.Tier][3]string{
 	isa.VNNI:    {"vpdpbusd zmm", "vfmadd231ps zmm", "vdpbf16ps zmm"},
 }
 
-func benchPrefill(b *testing.B, tier isa.Tier, f *Format, s *Scratch, mem []byte, x *Act) {
+func benchPrefill(b *testing.B, tier isa.Tier, f *Format, s *Scratch, mem []byte, x *Act, slices int) {
 	kind := 0
 	switch f.Act {
 	case ActF32:
@@ -137,7 +138,7 @@ func benchPrefill(b *testing.B, tier isa.Tier, f *Format, s *Scratch, mem []byte
 		const rounds = 100000
 		ops := 2 * float64(x.M) * float64(n) * float64(x.K)
 		rate, top := interleaved(b, ops, func() {
-			f.Matmul(s, &Matmul{W: mem, N: n, K: x.K, Slices: 1, X: x, M1: x.M, Y: y, YStride: n})
+			f.Matmul(s, &Matmul{W: mem, N: n, K: x.K, Slices: slices, Add: slices > 1, X: x, M1: x.M, Y: y, YStride: n})
 		}, float64(p.Ops)*rounds, func() { p.Run(rounds) })
 		b.ReportMetric(rate/1e9, "GOP/s")
 		b.ReportMetric(top/1e9, "peak-GOP/s")

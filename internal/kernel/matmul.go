@@ -316,7 +316,11 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 				} else {
 					out := s.out()[:rows*wide]
 					a.YStride, a.YFar = 4*wide, 4*f.PanelRows*m.Slices
-					for i := range m.Slices {
+					calls := m.Slices
+					if a.Slices = 1; f.kernels.Sliced {
+						calls, a.Slices = 1, m.Slices
+					}
+					for i := range calls {
 						f.bind(a, m.X, r, i*m.K/m.Slices)
 						a.W, a.Y = unsafe.Add(base, i*a.Groups*groupBytes), unsafe.Pointer(&out[i*f.PanelRows])
 						call(f.kernels.Gemm[rows], a)
