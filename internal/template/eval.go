@@ -649,7 +649,8 @@ func (r *state) args(a *callArgs) args {
 }
 
 // take removes and returns the keyword argument of a name.
-func (a *args) take(name string) (Value, bool) {
+func (a *args) take(r *state, name string) (Value, bool) {
+	r.step(1 + len(a.names)>>3)
 	for i, n := range a.names {
 		if n == name {
 			v := a.kw[i]
@@ -705,13 +706,13 @@ func (r *state) callMacro(m *macro, a args) Value {
 		if i < len(a.pos) {
 			s.set(name, a.pos[i])
 			given[i] = true
-		} else if v, ok := a.take(name); ok {
+		} else if v, ok := a.take(r, name); ok {
 			s.set(name, v)
 			given[i] = true
 		}
 	}
 	if d.caller && !explicitCaller {
-		v, ok := a.take("caller")
+		v, ok := a.take(r, "caller")
 		if !ok || v == nil {
 			v = r.undefined("No caller defined")
 		}
@@ -827,7 +828,7 @@ func (r *state) attribute(v Value, name string) (Value, bool) {
 func (r *state) item(v, key Value) Value {
 	switch v := v.(type) {
 	case *Dict:
-		if k, ok := dictKey(key); ok {
+		if k, ok := r.key(key); ok {
 			if i := v.find(k); i >= 0 {
 				return v.vals[i]
 			}

@@ -530,6 +530,8 @@ func (r *state) getter(attribute, def Value) func(Value) Value {
 	parts := []Value{attribute}
 	if s, ok := text(attribute); ok {
 		parts = parts[:0]
+		r.charge(len(s))
+		r.chargeN(strings.Count(s, "."), 2*costItem)
 		for _, p := range strings.Split(s, ".") {
 			if n, ok := parseInt(p, 10); ok && all(p, unicode.IsDigit) {
 				parts = append(parts, n)
@@ -537,7 +539,6 @@ func (r *state) getter(attribute, def Value) func(Value) Value {
 				parts = append(parts, p)
 			}
 		}
-		r.chargeN(len(parts), costItem)
 	}
 	return func(v Value) Value {
 		for _, p := range parts {
@@ -564,6 +565,8 @@ func (r *state) folded(v Value, caseSensitive bool) Value {
 func (r *state) sortKey(attribute Value, caseSensitive bool) func(Value) Value {
 	var gets []func(Value) Value
 	if s, ok := text(attribute); ok {
+		r.charge(len(s))
+		r.chargeN(strings.Count(s, ","), 4*costItem)
 		for _, p := range strings.Split(s, ",") {
 			gets = append(gets, r.getter(p, nil))
 		}
@@ -747,8 +750,8 @@ func filterMap(r *state, v Value, a args) Value {
 		return r.generate("sync_do_map", nil, func() (Value, bool) { return nil, false })
 	}
 	var f func(Value) Value
-	if attribute, ok := a.take("attribute"); ok && len(a.pos) == 0 {
-		def, _ := a.take("default")
+	if attribute, ok := a.take(r, "attribute"); ok && len(a.pos) == 0 {
+		def, _ := a.take(r, "default")
 		if len(a.names) > 0 {
 			r.fail("FilterArgumentError", "Unexpected keyword argument '%s'", a.names[0])
 		}

@@ -3,6 +3,7 @@ package template
 import (
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -440,10 +441,12 @@ func (r *state) formatArg(name string, a args, auto *int) Value {
 		}
 		v = a.pos[k]
 	} else {
-		var ok bool
-		if v, ok = a.take(head); !ok {
+		r.step(1 + len(a.names)>>3)
+		at := slices.Index(a.names, head)
+		if at < 0 {
 			r.fail("KeyError", "'%s'", head)
 		}
+		v = a.kw[at]
 	}
 	for rest != "" {
 		r.step(1)

@@ -93,6 +93,13 @@ var hostile = map[string]string{
 	"division of numbers":      `{% set x = 3 ** 40000 %}{% set y = 7 ** 10000 %}{% for i in range(100000) %}{% for j in range(1000) %}{% if x / y or x // y %}{% endif %}{% endfor %}{% endfor %}`,
 	"rounding":                 `{% set x = 3 ** 40000 %}{% for i in range(100000) %}{% for j in range(1000) %}{% if x|round(-399) %}{% endif %}{% endfor %}{% endfor %}`,
 	"many parameters":          `{% for i in range(100000) %}{% if namespace(**dict(range(100000)|map("string")|batch(2))) %}{% endif %}{% endfor %}`,
+	"case tests":               `{% set s = "x" * 8000000 %}{% for i in range(100000) %}{% if s is lower and s is upper %}{% endif %}{% endfor %}`,
+	"long keys":                `{% set s = "x" * 8000000 %}{% set d = dict([[1,1],[2,2],[3,3],[4,4],[5,5],[6,6],[7,7],[8,8],[9,9],[0,0]]) %}{% for i in range(100000) %}{% if d[s] or s in d or d.get(s) %}{% endif %}{% endfor %}`,
+	"long paths":               `{% set s = "." * 8000000 %}{{ [1]|map(attribute=s)|list }}`,
+	"many sort keys":           `{% set s = "," * 8000000 %}{{ [1]|sort(attribute=s) }}`,
+	"named fields":             `{% set d = dict(range(20000)|map("string")|batch(2)) %}{{ ("{19998}" * 1000000).format(**d) }}{{ ("{a}" * 1000000).format(a=1, **d) }}`,
+	"missing parameters":       `{% set d = dict(range(60000)|map("string")|batch(2)) %}{% macro m(a, b, c, d, e, f) %}{{ kwargs }}{% endmacro %}{% for i in range(10000) %}{% set x = m(**d) %}{% endfor %}`,
+	"numbers from text":        `{% set s = "1" * 8000000 %}{% for i in range(10000) %}{% set x = s|int + s|float %}{% endfor %}`,
 	"final sigmas":             `{% set s = "Σ'" * 1000000 %}{% for i in range(1000) %}{% if s|lower == 1 %}{% endif %}{% endfor %}`,
 }
 
@@ -124,6 +131,8 @@ func nested() map[string]string {
 		"powers":           "{{ 1" + rep("**1", n) + " }}",
 		"long if":          "{{ 1" + rep(" if 1", n/2) + " }}",
 		"long number":      "{{ " + rep("9", n) + " }}",
+		"hex numbers":      "{{ [" + rep("0x1,", n) + "] }}{{ 1 + 'a' }}",
+		"named arguments":  "{{ dict(" + rep("a=1,", n) + ") }}",
 		"raws":             rep("{% raw %}", n/4),
 		"comments":         rep("{#", n),
 		"open strings":     "{{ '" + rep(`\'`, n),

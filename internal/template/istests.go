@@ -31,8 +31,13 @@ func init() {
 		return false
 	})
 	is("escaped", func(_ *state, v Value) bool { _, ok := v.(Markup); return ok })
-	is("lower", func(r *state, v Value) bool { return isCase(r.str(v), false) })
-	is("upper", func(r *state, v Value) bool { return isCase(r.str(v), true) })
+	for _, name := range []string{"lower", "upper"} {
+		is(name, func(r *state, v Value) bool {
+			s := r.str(v)
+			r.scan(len(s))
+			return isCase(s, name == "upper")
+		})
+	}
 	is("odd", func(r *state, v Value) bool { return r.equal(r.binary("%", v, 2), 1) })
 	is("even", func(r *state, v Value) bool { return r.equal(r.binary("%", v, 2), 0) })
 	is("filter", func(r *state, v Value) bool { return filterTable[r.str(v)] != nil })

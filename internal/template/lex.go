@@ -382,16 +382,18 @@ func (l *lexer) number(rest string) token {
 	base, skip := 10, 0
 	if rest[0] == '0' {
 		if len(rest) > 2 {
-			base = map[byte]int{'x': 16, 'o': 8, 'b': 2}[rest[1]|0x20]
-		}
-		if base > 2 || base == 2 {
-			if d := digits("0"+rest[2:], base); d > 1 {
-				skip, n = 2, d+1
+			if prefixed := map[byte]int{'x': 16, 'o': 8, 'b': 2}[rest[1]|0x20]; prefixed > 0 {
+				start := 2
+				if rest[2] == '_' {
+					start = 3
+				}
+				if d := digits(rest[start:], prefixed); d > 0 {
+					base, skip, n = prefixed, start, start+d
+				}
 			}
 		}
 		if skip == 0 {
 			// A zero is followed by zeros only: 0123 is no number.
-			base = 10
 			for n = 1; n < len(rest) && (rest[n] == '0' || rest[n] == '_' && n+1 < len(rest) && rest[n+1] == '0'); n++ {
 			}
 		}

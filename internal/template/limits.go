@@ -18,6 +18,7 @@ type Limits struct {
 const (
 	maxSource    = 1 << 20 // bytes of a template
 	maxNest      = 400     // nested tags, brackets and operators in a template's source
+	maxArgs      = 255     // named arguments of a call, parameters of a macro
 	maxValueNest = 400     // nested lists and dicts in one value
 	maxIntBits   = 1 << 16 // bits of an integer
 	maxIntDigits = 4300    // digits of an integer in text, as in Python

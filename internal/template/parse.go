@@ -3,7 +3,9 @@
 // transformers sets it up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, the tag "generation", and the functions
 // raise_exception, strftime_now, tojson), and it never trusts a template: steps, depth, output, memory and time are limited.
 //
-// Templates that include, import or extend others are refused.
+// Templates that include, import or extend others are refused, and so is the tag "autoescape". Beyond jinja2 there is the filter
+// from_json, which some templates ask for. Known differences: the kind of the error of a few misuses; x ** y of floats may
+// differ in the last digit; a slice of a constant that has no items is an error (jinja2 makes it undefined while compiling).
 package template
 
 import (
@@ -298,6 +300,9 @@ func (p *parser) signature(d *macroDef) {
 			p.fail("duplicate argument '%s' in the definition of a macro", name)
 		}
 		d.params = append(d.params, name)
+		if len(d.params) > maxArgs {
+			p.fail("more than %d parameters", maxArgs)
+		}
 		if p.skipOp("=") {
 			d.defaults = append(d.defaults, p.inMacro(d, func() expr { return p.expression(true) }))
 		} else if len(d.defaults) > 0 {
@@ -711,6 +716,7 @@ func (p *parser) callArgs() (a callArgs) {
 		case p.cur.kind == tName && p.look().kind == tOp && p.look().text == "=":
 			bad(a.dstar != nil || slices.Contains(a.names, p.cur.text))
 			a.names = append(a.names, p.advance().text)
+			bad(len(a.names) > maxArgs)
 			p.advance()
 			a.kw = append(a.kw, p.expression(true))
 		default:

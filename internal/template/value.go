@@ -176,9 +176,17 @@ func tupleBytes(b []byte, l *List, depth int) ([]byte, bool) {
 	return append(b, ')'), true
 }
 
+// key is the dictKey of v, the work of hashing it counted.
+func (r *state) key(v Value) (any, bool) {
+	if s, ok := text(v); ok {
+		r.scan(len(s))
+	}
+	return dictKey(v)
+}
+
 // hashable is the dictKey of v, or an error.
 func (r *state) hashable(v Value) any {
-	k, ok := dictKey(v)
+	k, ok := r.key(v)
 	if !ok {
 		r.typeError("unhashable type: '%s'", typeName(v))
 	}
