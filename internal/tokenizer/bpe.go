@@ -3,7 +3,9 @@ package tokenizer
 import (
 	"fmt"
 	"math/bits"
+	"runtime"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -63,36 +65,50 @@ func (t *mergeTable) find(left, right int32) (rank uint32, ok bool) {
 }
 
 // addMerges builds the table from n merges of text as the file writes it. Merges whose parts or result are no tokens cannot
-// take part.
+// take part. Looking up the ids takes most of the time of loading, so several goroutines share it.
 func (t *Tokenizer) addMerges(n int, merge func(i int) (left, right string)) error {
 	if n > maxMerges {
 		return fmt.Errorf("%d merges, limit is %d", n, maxMerges)
 	}
+	found := make([][3]int32, n) // left, right, joined; -1 in the first: not to be used
+	var wg sync.WaitGroup
+	workers := min(4, runtime.GOMAXPROCS(0), n/10000+1)
+	for w := range workers {
+		wg.Go(func() { t.findMerges(found, n*w/workers, n*(w+1)/workers, merge) })
+	}
+	wg.Wait()
 	t.merges = newMergeTable(n)
-	v := &t.vocab
+	for _, f := range found {
+		if f[0] >= 0 {
+			t.merges.add(f[0], f[1], f[2])
+		}
+	}
+	return nil
+}
+
+// findMerges sets found[lo:hi].
+func (t *Tokenizer) findMerges(found [][3]int32, lo, hi int, merge func(i int) (left, right string)) {
 	var buf []byte
-	for i := range n {
+	for i := lo; i < hi; i++ {
 		left, right := merge(i)
 		buf = buf[:0]
+		ok1, ok2 := true, true
 		var cut int
 		if t.form == formBytes {
-			var ok1, ok2 bool
 			buf, ok1 = appendByteDecoded(buf, left)
 			cut = len(buf)
-			if buf, ok2 = appendByteDecoded(buf, right); !ok1 || !ok2 {
-				continue
-			}
+			buf, ok2 = appendByteDecoded(buf, right)
 		} else {
 			buf = append(buf, strings.ReplaceAll(left, escapedSpace, " ")...)
 			cut = len(buf)
 			buf = append(buf, strings.ReplaceAll(right, escapedSpace, " ")...)
 		}
-		l, r, joined := v.find(buf[:cut]), v.find(buf[cut:]), v.find(buf)
-		if l >= 0 && r >= 0 && joined >= 0 {
-			t.merges.add(l, r, joined)
+		f := [3]int32{t.find(buf[:cut]), t.find(buf[cut:]), t.find(buf)}
+		if !ok1 || !ok2 || min(f[0], f[1], f[2]) < 0 {
+			f[0] = -1
 		}
+		found[i] = f
 	}
-	return nil
 }
 
 // splitMerge cuts "left right" at the first space that is not its first byte.
@@ -122,6 +138,7 @@ type candidate struct {
 type merger struct {
 	syms []symbol
 	heap []candidate
+	work int                // candidates looked at, for the test that merging is O(n log n)
 	undo map[[2]int32]int32 // unused tokens that were joined: their span, to where it was joined
 }
 
@@ -151,6 +168,7 @@ func (t *Tokenizer) encodeWord(dst []int32, m *merger, word string) []int32 {
 		siftDown(m.heap, i)
 	}
 	for len(m.heap) > 0 {
+		m.work++
 		c := m.heap[0]
 		last := len(m.heap) - 1
 		m.heap[0] = m.heap[last]

@@ -62,6 +62,9 @@ func (m *charMap) longest(text string) (string, int) {
 	for end < len(m.texts) && m.texts[end] != 0 {
 		end++
 	}
+	if end-int(best) > maxReplacement {
+		return "", 0
+	}
 	return m.texts[best:end], length
 }
 

@@ -295,9 +295,15 @@ func (j *jsonScanner) merge(m *hfModel) error {
 }
 
 func (t *Tokenizer) hfNormalizer(parts []hfPart) error {
+	if len(parts) > maxSteps {
+		return fmt.Errorf("%d steps, limit is %d", len(parts), maxSteps)
+	}
 	forms := map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
 	for _, p := range parts {
 		content, _ := p.Content.(string)
+		if len(content) > maxReplacement || len(p.Prepend) > maxReplacement {
+			return fmt.Errorf("a replacement of more than %d bytes", maxReplacement)
+		}
 		form, isForm := forms[p.Type]
 		switch {
 		case isForm:
@@ -346,6 +352,9 @@ func (t *Tokenizer) hfNormalizer(parts []hfPart) error {
 func isFalse(b *bool) bool { return b != nil && !*b }
 
 func (t *Tokenizer) hfPreTokenizer(parts []hfPart) error {
+	if len(parts) > maxSteps {
+		return fmt.Errorf("%d steps, limit is %d", len(parts), maxSteps)
+	}
 	escapedBefore := t.escape
 	for i, p := range parts {
 		s := splitStep{invert: p.Invert}

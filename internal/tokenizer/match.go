@@ -52,10 +52,11 @@ type pattern struct {
 	start   int32
 	sets    [][4]uint64 // by set: bit c says that class c is in it
 	classes int
-	planes  int    // 1, or ctxCount if the program asserts something about the code point before
-	context []byte // by class: the plane of a position after it
-	word    []bool // by class
-	newline int    // class of \n
+	planes  int       // 1, or ctxCount if the program asserts something about the code point before
+	context []byte    // by class: the plane of a position after it
+	word    []bool    // by class
+	newline int       // class of \n
+	starts  [256]bool // first bytes that a match may have
 	ascii   [utf8.RuneSelf]uint8
 	page    [(unicode.MaxRune + 1) / 256]uint16 // by code point / 256: which of pages
 	pages   [][256]uint8
@@ -288,7 +289,35 @@ func (c *compiler) classify() error {
 		p.ascii[r] = p.class(rune(r))
 	}
 	p.newline = int(p.ascii['\n'])
+	p.setStarts(p.start, make([]bool, len(p.prog)))
 	return nil
+}
+
+// setStarts notes the first bytes of what pc can match; lookahead is taken to hold.
+func (p *pattern) setStarts(pc int32, seen []bool) {
+	if seen[pc] {
+		return
+	}
+	seen[pc] = true
+	switch in := &p.prog[pc]; in.op {
+	case opMatch:
+		for i := range p.starts {
+			p.starts[i] = true
+		}
+	case opChar:
+		for i := range p.starts {
+			if c := p.ascii[i%utf8.RuneSelf]; i >= utf8.RuneSelf || p.sets[in.arg][c/64]>>(c%64)&1 != 0 {
+				p.starts[i] = true
+			}
+		}
+	case opSplit:
+		p.setStarts(in.x, seen)
+		p.setStarts(in.y, seen)
+	case opLook, opLookNeg:
+		p.setStarts(in.y, seen)
+	case opAssert:
+		p.setStarts(in.x, seen)
+	}
 }
 
 // addClass notes which sets hold class id, from its signature over the sets, \w and \n.
@@ -318,6 +347,7 @@ func (p *pattern) readSpaceAs(r rune) {
 	p.pages = append(p.pages, p.pages[p.page[0]])
 	p.page[0] = uint16(len(p.pages) - 1)
 	p.pages[p.page[0]][' '] = p.ascii[' ']
+	p.starts[' '] = p.starts[utf8.RuneSelf]
 }
 
 func (p *pattern) class(r rune) uint8 { return p.pages[p.page[r>>8]][r&255] }
@@ -328,16 +358,24 @@ type state []uint64
 func (s state) has(i int) bool { return s[i>>6]>>(i&63)&1 != 0 }
 
 const (
-	segmentBytes = 1 << 15 // of text, for which positions are kept
-	statesMax    = 1 << 13 // kept over segments; one segment adds at most one for each position
+	segmentBytes = 1 << 14 // of text, for which positions are kept
+	statesMax    = 1 << 12 // kept over segments; one segment adds at most one for each position
+	choicesMax   = 1 << 10 // planes*instructions up to which choices are kept
+)
+
+// What advance gives besides an instruction that consumes.
+const (
+	choiceMatch = -1
+	choiceNone  = -2
+	choiceKnown = 3 // added to what is kept, so that 0 is free
 )
 
 // matcher runs one pattern. It holds the automaton as far as it is known, so it serves one goroutine at a time.
 type matcher struct {
 	p      *pattern
 	states []state
-	enter  []int32 // by state: where the walk from start in plane 0 stands before it consumes; -1 unknown, -2 no match
-	next   []int32 // by state and class: the state before the code point; -1 unknown
+	choice [][]int16 // by state, plane and instruction: what advance gives, plus choiceKnown; nil or 0: not known yet
+	next   []int32   // by state and class: the state before the code point; -1 unknown
 	ids    map[string]int32
 	key    []byte
 	at     []int32 // by position in the segment: the state's number
@@ -359,7 +397,7 @@ func newMatcher(p *pattern) *matcher {
 
 // flush forgets all states but that of the end of a text, which is number 0.
 func (m *matcher) flush() {
-	m.states, m.enter, m.next, m.ids = m.states[:0], m.enter[:0], m.next[:0], map[string]int32{}
+	m.states, m.choice, m.next, m.ids = m.states[:0], m.choice[:0], m.next[:0], map[string]int32{}
 	m.intern(m.p.before(nil, -1))
 }
 
@@ -375,7 +413,7 @@ func (m *matcher) intern(s state) int32 {
 	id := int32(len(m.states))
 	m.ids[string(m.key)] = id
 	m.states = append(m.states, s)
-	m.enter = append(m.enter, -1)
+	m.choice = append(m.choice, nil)
 	for range m.p.classes {
 		m.next = append(m.next, -1)
 	}
@@ -477,6 +515,9 @@ func (m *matcher) split(dst []span, text string, lo, hi int) []span {
 	if text == "" {
 		return dst
 	}
+	if !m.p.mayMatch(text) {
+		return append(dst, span{int32(lo), int32(hi), false})
+	}
 	// Segments from the end, until the first is at hand; a text of one segment leaves no marks.
 	m.marks = m.marks[:0]
 	segLo, segHi, id := 0, len(text), int32(0)
@@ -523,6 +564,16 @@ func (m *matcher) split(dst []span, text string, lo, hi int) []span {
 	return dst
 }
 
+// mayMatch is false if no match can begin in text; it saves the passes over pieces that an earlier step has cut already.
+func (p *pattern) mayMatch(text string) bool {
+	for i := range len(text) {
+		if p.starts[text[i]] {
+			return true
+		}
+	}
+	return false
+}
+
 // walk goes forward over a text whose states are known for the segment that ends at hi.
 type walk struct {
 	m    *matcher
@@ -560,44 +611,70 @@ func (w *walk) step(pos int) (int, int) {
 
 // match is the end of the match at pos and the plane there, -1 if there is none.
 func (w *walk) match(pos, plane int) (int, int) {
-	m, p := w.m, w.m.p
-	n := len(p.prog)
-	id := w.stateAt(pos)
-	pc := m.enter[id]
-	if pc == -1 || plane != 0 {
-		pc = p.advance(m.states[id], plane*n, p.start)
-		if plane == 0 {
-			m.enter[id] = pc
+	m, p, text := w.m, w.m.p, w.text
+	first, n := pos, len(p.prog)
+	pc := m.choose(w.stateAt(pos), plane*n+int(p.start))
+	for pc >= 0 {
+		if c := text[pos]; c < utf8.RuneSelf && p.planes == 1 {
+			pos++
+		} else {
+			pos, plane = w.step(pos)
+		}
+		id := int32(0)
+		if pos < w.hi {
+			id = m.at[pos-w.base]
+		} else {
+			id = w.stateAt(pos)
+		}
+		i := plane*n + int(p.prog[pc].x)
+		if row := m.choice[id]; row != nil && row[i] != 0 {
+			pc = int(row[i]) - choiceKnown
+		} else {
+			pc = m.choose(id, i)
 		}
 	}
-	if pc < 0 {
+	m.steps += pos - first
+	if pc == choiceNone {
 		return -1, 0
-	}
-	for p.prog[pc].op != opMatch {
-		m.steps++
-		pos, plane = w.step(pos)
-		id = w.stateAt(pos) // may flush m.states
-		pc = p.advance(m.states[id], plane*n, p.prog[pc].x)
 	}
 	return pos, plane
 }
 
-// advance follows the choices at one position from pc to an instruction that consumes or matches; -2 if none can succeed.
-func (p *pattern) advance(s state, plane int, pc int32) int32 {
-	if !s.has(plane + int(pc)) {
-		return -2
+// choose is advance in state id from i, a plane and an instruction, kept for the next time.
+func (m *matcher) choose(id int32, i int) int {
+	n := len(m.p.prog)
+	if n*m.p.planes > choicesMax {
+		return m.p.advance(m.states[id], i/n*n, i%n)
+	}
+	row := m.choice[id]
+	if row == nil {
+		row = make([]int16, n*m.p.planes)
+		m.choice[id] = row
+	}
+	if row[i] == 0 {
+		row[i] = int16(m.p.advance(m.states[id], i/n*n, i%n) + choiceKnown)
+	}
+	return int(row[i]) - choiceKnown
+}
+
+// advance follows the choices at one position from pc to an instruction that consumes or to the end of a match.
+func (p *pattern) advance(s state, plane, pc int) int {
+	if !s.has(plane + pc) {
+		return choiceNone
 	}
 	for {
 		switch in := &p.prog[pc]; in.op {
 		case opSplit:
-			pc = in.y
+			pc = int(in.y)
 			if s.has(plane + int(in.x)) {
-				pc = in.x
+				pc = int(in.x)
 			}
 		case opLook, opLookNeg:
-			pc = in.y
+			pc = int(in.y)
 		case opAssert:
-			pc = in.x
+			pc = int(in.x)
+		case opMatch:
+			return choiceMatch
 		default:
 			return pc
 		}
@@ -609,6 +686,9 @@ func (m *matcher) bytesHeld() int {
 	words := 0
 	for _, s := range m.states {
 		words += len(s)
+	}
+	for _, row := range m.choice {
+		words += len(row) / 4
 	}
 	return words*bits.UintSize/8 + 4*(len(m.next)+len(m.at))
 }

@@ -20,6 +20,24 @@ type normStep struct {
 	charMap *charMap
 }
 
+// Limits on what a file can make of a text: NFKC makes one character into 18 at most.
+const (
+	maxReplacement = 128 // bytes that a replacement may have
+	maxSteps       = 32  // of a normalizer, and of a pre-tokenizer
+	maxGrowth      = 64  // by which a normalizer may lengthen a text
+)
+
+// normalize applies all steps. A step that makes the text more than maxGrowth times as long is left out.
+func (t *Tokenizer) normalize(s *scratch, text string) string {
+	limit := maxGrowth*len(text) + maxReplacement
+	for i := range t.normal {
+		if next := t.normal[i].apply(s, text); len(next) <= limit {
+			text = next
+		}
+	}
+	return text
+}
+
 func (n *normStep) apply(s *scratch, text string) string {
 	switch {
 	case n.form != nil:

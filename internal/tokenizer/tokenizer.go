@@ -151,7 +151,7 @@ func (t *Tokenizer) wantsPrefix(prev int, start bool) bool {
 func (t *Tokenizer) stretches(dst []int32, s *scratch, text string, prefix bool) []int32 {
 	block := maxText
 	if len(t.normal) > 0 {
-		block /= 20 // normalization forms make text up to 18 times longer
+		block /= maxGrowth + 1
 	}
 	for len(text) > block {
 		dst = t.stretch(dst, s, text[:block], prefix)
@@ -162,9 +162,7 @@ func (t *Tokenizer) stretches(dst []int32, s *scratch, text string, prefix bool)
 
 // stretch normalizes text, cuts it into words and appends their ids.
 func (t *Tokenizer) stretch(dst []int32, s *scratch, text string, prefix bool) []int32 {
-	for _, n := range t.normal {
-		text = n.apply(s, text)
-	}
+	text = t.normalize(s, text)
 	if t.escape && strings.Contains(text, escapedSpace) {
 		text = strings.ReplaceAll(text, escapedSpace, " ")
 	}
