@@ -304,7 +304,10 @@ func (h *holdback) add(id int32) (text []byte, stop int) {
 	h.all = h.dec.AppendBytes(h.all, id)
 	end, stop := len(h.all), -1
 	for i, s := range h.stop {
-		if at := bytes.Index(h.all[from:], []byte(s)); s != "" && at >= 0 && from+at < end {
+		if s == "" {
+			continue
+		}
+		if at := bytes.Index(h.all[from:], []byte(s)); at >= 0 && from+at < end {
 			end, stop = from+at, i
 		}
 	}
