@@ -1,9 +1,9 @@
 package template
 
 import (
-	"encoding/json"
 	"errors"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -166,9 +166,13 @@ func TestFromJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(v.(*Dict).keys)
-	if err != nil || string(b) != `["b","a"]` {
-		t.Errorf("keys %s, %v", b, err)
+	d := v.(*Dict)
+	if keys := d.Keys(); !slices.Equal(keys, []string{"b", "a"}) {
+		t.Errorf("keys %q", keys)
+	}
+	a, _ := d.Get("a")
+	if items := a.(*List).Items(); len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
+		t.Errorf("items %v", items)
 	}
 }
 

@@ -36,6 +36,9 @@ type List struct {
 // NewList makes a list.
 func NewList(items ...Value) *List { return &List{items: items} }
 
+// Items are the items, for reading.
+func (l *List) Items() []Value { return l.items }
+
 // Dict is a dict, in order of insertion.
 type Dict struct {
 	keys, vals []Value
@@ -59,6 +62,16 @@ func (d *Dict) Get(key string) (Value, bool) {
 		return d.vals[i], true
 	}
 	return nil, false
+}
+
+// Keys are the keys that are strings, in order.
+func (d *Dict) Keys() (keys []string) {
+	for _, k := range d.keys {
+		if s, ok := k.(string); ok {
+			keys = append(keys, s)
+		}
+	}
+	return keys
 }
 
 // Len is the number of entries.
