@@ -64,27 +64,43 @@ func (l Layout) Pack(dst []byte, k, rows int, row func(r int) []byte) {
 // the lines read stay in the first cache.
 const packChunk = 256
 
-// packWords interleaves 64 rows of n 4-byte words: word i of row r at 256i+4r.
+// packWords interleaves 64 rows of n 4-byte words: word i of row r at 256i+4r. Two rows go together, where there are two.
 func packWords(dst []byte, src [][]byte, n int) {
 	for i := 0; i < n; i += packChunk / 4 {
 		e := min(i+packChunk/4, n)
-		for r, s := range src {
-			if s == nil {
+		for r := 0; r < len(src); r += 2 {
+			a, d := src[r], dst[256*i+4*r:]
+			if r+1 < len(src) && a != nil && src[r+1] != nil {
+				packPair(d, a[4*i:4*e], src[r+1][4*i:4*e])
 				continue
 			}
-			d, s := dst[256*i+4*r:256*(e-1)+4*r+4], s[4*i:4*e]
-			for len(s) >= 8 {
-				v := le.Uint64(s)
-				le.PutUint32(d, uint32(v))
-				le.PutUint32(d[256:], uint32(v>>32))
-				if s = s[8:]; len(s) > 0 {
-					d = d[512:]
-				}
-			}
-			if len(s) > 0 {
-				le.PutUint32(d, le.Uint32(s))
+			packRow(d, a, i, e)
+			if r+1 < len(src) {
+				packRow(d[4:], src[r+1], i, e)
 			}
 		}
+	}
+}
+
+// packPair stores the words of a and b, which are as long, 256 bytes apart.
+func packPair(d, a, b []byte) {
+	for len(a) >= 8 && len(b) >= 8 && len(d) >= 264 {
+		x, y := le.Uint64(a), le.Uint64(b)
+		le.PutUint64(d, x&0xffffffff|y<<32)
+		le.PutUint64(d[256:], x>>32|y&^0xffffffff)
+		a, b = a[8:], b[8:]
+		d = d[min(512, len(d)):]
+	}
+	if len(a) > 0 {
+		le.PutUint32(d, le.Uint32(a))
+		le.PutUint32(d[4:], le.Uint32(b))
+	}
+}
+
+// packRow stores words i to e of s 256 bytes apart.
+func packRow(d, s []byte, i, e int) {
+	for j := i; s != nil && j < e; j++ {
+		le.PutUint32(d[256*(j-i):], le.Uint32(s[4*j:]))
 	}
 }
 
