@@ -1,13 +1,16 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Coefficients of 2^f, |f| <= 1/2: near-minimax of degree 6 (Chebyshev nodes), relative error 5e-9 before rounding. The last one is
 // the limit below which the result is zero.
 var exp2c = []float32{1, 0.693147188, 0.240226508, 0.0555035711, 0.00961808256, 0.00133908634, 0.00015453163, -125}
 
 var attnFields = map[string]int{"K": 0, "V": 8, "Q": 16, "QStride": 24, "S": 32, "O": 40, "OStride": 48, "D": 56, "NV": 64, "VStride": 72,
-	"J0": 80, "J1": 88, "M": 96, "Pf": 104, "KS": 112, "VS": 120, "VSStride": 128}
+	"J0": 80, "J1": 88, "M": 96, "Pf": 104, "KS": 112, "VS": 120, "VSStride": 128, "CapIn": 136, "CapOut": 140}
 
 // Offsets of a state, in bytes.
 const (
@@ -59,11 +62,13 @@ func attn(wide bool) {
 	v := vec{newGen("attn", "attn", "../attn/attn_"+map[bool]string{false: "avx2", true: "avx512"}[wide], "Args", attnFields), wide}
 	v.rows64("exp2c", words(exp2c)...)
 	v.rows64("nibble", 15, 8)
+	v.rows64("capc", math.Float32bits(1), 0x80000000)
 	tiles := 6 // of queries; more would not leave registers
 	if wide {
 		tiles = 8
 	}
 	softmax(v)
+	capScores(v)
 	for _, t := range kvElems {
 		for m := 1; m <= tiles; m++ {
 			scores(v, t, m)
@@ -77,7 +82,7 @@ func attn(wide bool) {
 	fmt.Fprintf(&v.g, "\nfunc init() {\n")
 	w := b2i(wide)
 	for i, t := range append(kvElems, kvElem{"Q4", 0}) {
-		fmt.Fprintf(&v.g, "\tbuilt[%d][%d] = Kernels{\n\t\tSoftmax: softmax%s,\n", w, i, v.suffix())
+		fmt.Fprintf(&v.g, "\tbuilt[%d][%d] = Kernels{\n\t\tSoftmax: softmax%s,\n\t\tCap: cap%s,\n", w, i, v.suffix(), v.suffix())
 		if t.bytes < 2 {
 			fmt.Fprintf(&v.g, "\t\tDecodeK: decodeK%s%s,\n\t\tDecodeV: decodeV%s%s,\n", t.name, v.suffix(), t.name, v.suffix())
 		}
@@ -482,4 +487,35 @@ func (v vec) decode(t kvElem, i int, m mem, scale any, lo, hi int) {
 	}
 	v.o("VMOVUPS", x, f32(lo, "DI"))
 	v.o("VMOVUPS", h, f32(hi, "DI"))
+}
+
+func capScores(v vec) {
+	name := "cap" + v.suffix()
+	v.fn(name, "is Cap of M queries.")
+	v.c("DI scores, CX vectors left")
+	v.arg("R13")
+	v.ld("R13", "S", "DI")
+	v.ld("R13", "M", "CX")
+	v.p("SHLQ $2, CX")
+	in, out := one(14), one(15)
+	v.p("VBROADCASTSS %d(R13), %s", attnFields["CapIn"], v.name(in, 0))
+	v.p("VBROADCASTSS %d(R13), %s", attnFields["CapOut"], v.name(out, 0))
+	const x, e, sum, sign = reg(0), reg(1), reg(2), reg(3)
+	v.lab(name + "_v")
+	v.o("VMOVUPS", f32(0, "DI"), x)
+	v.and(row("capc", 1), x, sign)
+	v.bits("VPXOR", sign, x, x)
+	v.o("VMULPS", in, x, e)
+	v.exp2(e, 4, 5, 6)
+	v.o("VADDPS", row("capc", 0), e, sum)
+	v.o("VMOVUPS", row("capc", 0), x)
+	v.o("VSUBPS", e, x, x)
+	v.o("VDIVPS", sum, x, x)
+	v.o("VMULPS", out, x, x)
+	v.or(sign, x, x)
+	v.o("VMOVUPS", x, f32(0, "DI"))
+	v.p("ADDQ $64, DI")
+	v.p("DECQ CX")
+	v.p("JNZ %s_v", name)
+	v.ret()
 }

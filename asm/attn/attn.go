@@ -30,7 +30,7 @@ const (
 	StateOut   = 32
 )
 
-// Args are the operands of the kernels; strides in bytes. All fields are eight bytes wide.
+// Args are the operands of the kernels; strides in bytes.
 type Args struct {
 	K       unsafe.Pointer // [D][64] elements
 	V       unsafe.Pointer // [64][16*NV] elements
@@ -48,6 +48,8 @@ type Args struct {
 	// Quantized blocks: scales as float32, KS [D/32][64], VS [64][VSStride/4]; an element is float(q)*scale, rounded.
 	KS, VS   unsafe.Pointer
 	VSStride int
+	// Cap kernels: -2*log2(e)/c and c*log2(e) for the bound c of scores.
+	CapIn, CapOut float32
 }
 
 // Type is the type of the elements of K and V.
@@ -80,6 +82,10 @@ type Kernels struct {
 	Scores, PV [MaxTile + 1]func(*Args)
 	Softmax    func(*Args)
 
+	// Cap turns plain scores x of M queries into base-2 logarithms of capped ones, c*tanh(x/c)*log2(e), as
+	// sign(x) * CapOut*(1-e)/(1+e), e = exp2(CapIn*|x|); the absolute error is below c*2^-22.
+	Cap func(*Args)
+
 	// Q8 and Q4 decode whole blocks to float32 at O. DecodeK: K [D][64]; Q4: byte 16b+j of a key holds elements 32b+j (low
 	// nibble) and 32b+16+j, and all 32 rows of a block of O are written. DecodeV: V as NV consecutive blocks of 32 elements.
 	DecodeK, DecodeV func(*Args)
@@ -98,6 +104,7 @@ var goKernels = [numTypes]Kernels{
 		Scores:  [MaxTile + 1]func(*Args){8: scoresGo, 4: scoresGo, 2: scoresGo, 1: scoresGo},
 		PV:      [MaxTile + 1]func(*Args){8: pvGo, 4: pvGo, 2: pvGo, 1: pvGo},
 		Softmax: softmaxGo,
+		Cap:     capGo,
 	},
 	Q8: {DecodeK: decodeK8Go, DecodeV: decodeV8Go},
 	Q4: {DecodeK: decodeK4Go, DecodeV: decodeV4Go},
@@ -135,6 +142,14 @@ func softmaxGo(a *Args) {
 		for l := range 16 {
 			st[StateSum+l] = float32(st[StateSum+l]*alpha) + ((s[l] + s[l+16]) + (s[l+32] + s[l+48]))
 		}
+	}
+}
+
+func capGo(a *Args) {
+	s := floats(a.S, 0, a.M*Keys)
+	for i, x := range s {
+		e := Exp2(a.CapIn * float32(math.Abs(float64(x))))
+		s[i] = float32(math.Copysign(float64(a.CapOut*((1-e)/(1+e))), float64(x)))
 	}
 }
 

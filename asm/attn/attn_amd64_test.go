@@ -16,6 +16,7 @@ func TestArgsOffsets(t *testing.T) {
 		"D": {unsafe.Offsetof(a.D), 56}, "NV": {unsafe.Offsetof(a.NV), 64}, "VStride": {unsafe.Offsetof(a.VStride), 72},
 		"J0": {unsafe.Offsetof(a.J0), 80}, "J1": {unsafe.Offsetof(a.J1), 88}, "M": {unsafe.Offsetof(a.M), 96}, "Pf": {unsafe.Offsetof(a.Pf), 104},
 		"KS": {unsafe.Offsetof(a.KS), 112}, "VS": {unsafe.Offsetof(a.VS), 120}, "VSStride": {unsafe.Offsetof(a.VSStride), 128},
+		"CapIn": {unsafe.Offsetof(a.CapIn), 136}, "CapOut": {unsafe.Offsetof(a.CapOut), 140},
 		"StateMax": {4 * StateMax, 0}, "StateAlpha": {4 * StateAlpha, 4}, "StateSum": {4 * StateSum, 64}, "StateOut": {4 * StateOut, 128},
 	} {
 		if o[0] != o[1] {

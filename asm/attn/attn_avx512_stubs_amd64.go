@@ -9,6 +9,11 @@ package attn
 //go:noescape
 func softmaxAVX512(a *Args)
 
+// capAVX512 is Cap of M queries.
+//
+//go:noescape
+func capAVX512(a *Args)
+
 // scoresF32x1AVX512 is Scores of 1 queries.
 //
 //go:noescape
@@ -352,21 +357,25 @@ func decodeVQ4AVX512(a *Args)
 func init() {
 	built[1][0] = Kernels{
 		Softmax: softmaxAVX512,
+		Cap:     capAVX512,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresF32x1AVX512, 2: scoresF32x2AVX512, 3: scoresF32x3AVX512, 4: scoresF32x4AVX512, 5: scoresF32x5AVX512, 6: scoresF32x6AVX512, 7: scoresF32x7AVX512, 8: scoresF32x8AVX512},
 		PV:      [MaxTile + 1]func(*Args){1: pvF32x1AVX512, 2: pvF32x2AVX512, 3: pvF32x3AVX512, 4: pvF32x4AVX512, 5: pvF32x5AVX512, 6: pvF32x6AVX512, 7: pvF32x7AVX512, 8: pvF32x8AVX512},
 	}
 	built[1][1] = Kernels{
 		Softmax: softmaxAVX512,
+		Cap:     capAVX512,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresF16x1AVX512, 2: scoresF16x2AVX512, 3: scoresF16x3AVX512, 4: scoresF16x4AVX512, 5: scoresF16x5AVX512, 6: scoresF16x6AVX512, 7: scoresF16x7AVX512, 8: scoresF16x8AVX512},
 		PV:      [MaxTile + 1]func(*Args){1: pvF16x1AVX512, 2: pvF16x2AVX512, 3: pvF16x3AVX512, 4: pvF16x4AVX512, 5: pvF16x5AVX512, 6: pvF16x6AVX512, 7: pvF16x7AVX512, 8: pvF16x8AVX512},
 	}
 	built[1][2] = Kernels{
 		Softmax: softmaxAVX512,
+		Cap:     capAVX512,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresBF16x1AVX512, 2: scoresBF16x2AVX512, 3: scoresBF16x3AVX512, 4: scoresBF16x4AVX512, 5: scoresBF16x5AVX512, 6: scoresBF16x6AVX512, 7: scoresBF16x7AVX512, 8: scoresBF16x8AVX512},
 		PV:      [MaxTile + 1]func(*Args){1: pvBF16x1AVX512, 2: pvBF16x2AVX512, 3: pvBF16x3AVX512, 4: pvBF16x4AVX512, 5: pvBF16x5AVX512, 6: pvBF16x6AVX512, 7: pvBF16x7AVX512, 8: pvBF16x8AVX512},
 	}
 	built[1][3] = Kernels{
 		Softmax: softmaxAVX512,
+		Cap:     capAVX512,
 		DecodeK: decodeKQ8AVX512,
 		DecodeV: decodeVQ8AVX512,
 		Scores:  [MaxTile + 1]func(*Args){1: scoresQ8x1AVX512, 2: scoresQ8x2AVX512, 3: scoresQ8x3AVX512, 4: scoresQ8x4AVX512, 5: scoresQ8x5AVX512, 6: scoresQ8x6AVX512, 7: scoresQ8x7AVX512, 8: scoresQ8x8AVX512},
@@ -374,6 +383,7 @@ func init() {
 	}
 	built[1][4] = Kernels{
 		Softmax: softmaxAVX512,
+		Cap:     capAVX512,
 		DecodeK: decodeKQ4AVX512,
 		DecodeV: decodeVQ4AVX512,
 	}

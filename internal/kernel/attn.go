@@ -408,7 +408,8 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 	}
 	s.k.Scores[m](k)
 	if a.Softcap != 0 {
-		s.capScores(a.Softcap, m)
+		k.CapIn, k.CapOut = float32(-2*math.Log2E/float64(a.Softcap)), float32(float64(a.Softcap)*math.Log2E)
+		s.k.Cap(k)
 	}
 	f.scaleValues(s, a.V[b])
 	k.Pf = fetchK
@@ -462,14 +463,6 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 				one(j, hi, h)
 			}
 		}
-	}
-}
-
-// capScores turns plain scores into base-2 logarithms of capped ones.
-func (s *AttnScratch) capScores(softcap float32, m int) {
-	c := float64(softcap)
-	for i, x := range s.s[:m*BlockKeys] {
-		s.s[i] = float32(c * math.Tanh(float64(x)/c) * math.Log2E)
 	}
 }
 

@@ -249,6 +249,54 @@ func TestElemBits(t *testing.T) {
 	}
 }
 
+// TestElemOrder compares bits with the stated order of arithmetic: fma32 rounds once, but for results within 2^-29 of a tie.
+func TestElemOrder(t *testing.T) {
+	fma32 := func(x, y, z float32) float32 { return float32(float64(x)*float64(y) + float64(z)) }
+	r := rand.New(rand.NewPCG(14, 14))
+	for _, tier := range vectorTiers()[1:] {
+		tab := elemFor(tier)
+		for _, n := range []int{6, 16, 80, 1000} {
+			x, c, s := randRow(r, n), randRow(r, n/2), randRow(r, n/2)
+			var lanes [16]float32
+			for i, v := range x {
+				lanes[i%16] = fma32(v, v, lanes[i%16])
+			}
+			for w := 8; w > 0; w /= 2 {
+				for i := range w {
+					lanes[i] += lanes[i+w]
+				}
+			}
+			if got := tab.SumSquares(x); got != lanes[0] {
+				t.Errorf("%v n=%d: SumSquares: %g, want %g", tier, n, got, lanes[0])
+			}
+			for _, neox := range []bool{false, true} {
+				got, want := slices.Clone(x), slices.Clone(x)
+				tab.Rope(got, c, s, neox)
+				for i := range c {
+					j, k := 2*i, 2*i+1
+					if neox {
+						j, k = i, i+n/2
+					}
+					a, b := x[j], x[k]
+					want[j], want[k] = fma32(a, c[i], -(b*s[i])), fma32(b, c[i], a*s[i])
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%v n=%d neox=%v: Rope has another order", tier, n, neox)
+				}
+			}
+			y := randRow(r, n)
+			got, want := slices.Clone(x), slices.Clone(x)
+			tab.AddScaled(got, y, 0.3)
+			for i := range want {
+				want[i] = fma32(y[i], 0.3, want[i])
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v n=%d: AddScaled has another order", tier, n)
+			}
+		}
+	}
+}
+
 func TestConversions(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
 	for _, tier := range vectorTiers() {
