@@ -99,9 +99,9 @@ func (t *Tokenizer) findMerges(found [][3]int32, lo, hi int, merge func(i int) (
 			cut = len(buf)
 			buf, ok2 = appendByteDecoded(buf, right)
 		} else {
-			buf = append(buf, strings.ReplaceAll(left, escapedSpace, " ")...)
+			buf = appendUnescaped(buf, left)
 			cut = len(buf)
-			buf = append(buf, strings.ReplaceAll(right, escapedSpace, " ")...)
+			buf = appendUnescaped(buf, right)
 		}
 		f := [3]int32{t.find(buf[:cut]), t.find(buf[cut:]), t.find(buf)}
 		if !ok1 || !ok2 || min(f[0], f[1], f[2]) < 0 {
@@ -127,17 +127,10 @@ type symbol struct {
 	prev, next int32 // -1: none; prev is -2 in one that was joined to its left neighbour
 }
 
-// candidate is a pair that can be joined: priority<<32 | index of its left symbol, smallest first.
-type candidate struct {
-	key uint64
-	end int32 // where the pair's text ends
-	id  int32 // the joined token
-}
-
 // merger is the working memory of merging one word.
 type merger struct {
 	syms []symbol
-	heap []candidate
+	heap []uint64           // pairs that can be joined, as priority<<32 | index of the left symbol
 	work int                // candidates looked at, for the test that merging is O(n log n)
 	undo map[[2]int32]int32 // unused tokens that were joined: their span, to where it was joined
 }
@@ -160,8 +153,8 @@ func (t *Tokenizer) encodeWord(dst []int32, m *merger, word string) []int32 {
 	m.syms, m.heap = m.syms[:0], m.heap[:0]
 	t.initial(m, word)
 	for i := int32(1); int(i) < len(m.syms); i++ {
-		if c, ok := t.candidate(m, word, i-1, i); ok {
-			m.heap = append(m.heap, c)
+		if priority, _, ok := t.pair(m, word, i-1, i); ok {
+			m.heap = append(m.heap, uint64(priority)<<32|uint64(i-1))
 		}
 	}
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
@@ -169,12 +162,12 @@ func (t *Tokenizer) encodeWord(dst []int32, m *merger, word string) []int32 {
 	}
 	for len(m.heap) > 0 {
 		m.work++
-		c := m.heap[0]
+		best := m.heap[0]
 		last := len(m.heap) - 1
 		m.heap[0] = m.heap[last]
 		m.heap = m.heap[:last]
 		siftDown(m.heap, 0)
-		t.join(m, word, c)
+		t.join(m, word, best)
 	}
 	for i := int32(0); i >= 0 && len(m.syms) > 0; i = m.syms[i].next {
 		dst = t.emit(dst, m, word, m.syms[i].pos, m.end(i, len(word)), m.syms[i].id)
@@ -211,42 +204,44 @@ func (t *Tokenizer) initial(m *merger, word string) {
 	}
 }
 
-// candidate is the pair of neighbours l and r, if it can be joined.
-func (t *Tokenizer) candidate(m *merger, word string, l, r int32) (candidate, bool) {
-	end := m.end(r, len(word))
+// pair is the priority and the result of joining the neighbours l and r.
+func (t *Tokenizer) pair(m *merger, word string, l, r int32) (priority uint32, id int32, ok bool) {
 	if !t.spans {
 		rank, ok := t.merges.find(m.syms[l].id, m.syms[r].id)
 		if !ok {
-			return candidate{}, false
+			return 0, -1, false
 		}
-		return candidate{uint64(rank)<<32 | uint64(uint32(l)), end, t.merges.ids[rank]}, true
+		return rank, t.merges.ids[rank], true
 	}
-	pos := m.syms[l].pos
+	pos, end := m.syms[l].pos, m.end(r, len(word))
 	if int(end-pos) > t.max {
-		return candidate{}, false
+		return 0, -1, false
 	}
-	id := t.findString(word[pos:end])
-	if id < 0 {
-		return candidate{}, false
+	if id = t.findString(word[pos:end]); id < 0 {
+		return 0, -1, false
 	}
-	return candidate{uint64(t.priority[id])<<32 | uint64(uint32(l)), end, id}, true
+	return t.priority[id], id, true
 }
 
-// join merges the pair c, if both its parts are still there: boundaries between symbols only vanish, so a left part that is
-// not joined to its own left and a right part that ends where it did are the same as when c was made.
-func (t *Tokenizer) join(m *merger, word string, c candidate) {
-	l := int32(uint32(c.key))
+// join joins the pair that c stands for, unless one of its parts was joined to something else: then what stands there now
+// has another priority (or the same, and may be joined as well).
+func (t *Tokenizer) join(m *merger, word string, c uint64) {
+	l := int32(uint32(c))
 	r := m.syms[l].next
-	if m.syms[l].prev == -2 || r < 0 || m.end(r, len(word)) != c.end {
+	if m.syms[l].prev == -2 || r < 0 {
 		return
 	}
-	if t.unused && t.kind[c.id] == typeUnused {
+	priority, id, ok := t.pair(m, word, l, r)
+	if !ok || priority != uint32(c>>32) {
+		return
+	}
+	if t.unused && t.kind[id] == typeUnused {
 		if m.undo == nil {
 			m.undo = map[[2]int32]int32{}
 		}
-		m.undo[[2]int32{m.syms[l].pos, c.end}] = m.syms[r].pos
+		m.undo[[2]int32{m.syms[l].pos, m.end(r, len(word))}] = m.syms[r].pos
 	}
-	m.syms[l].id = c.id
+	m.syms[l].id = id
 	m.syms[l].next = m.syms[r].next
 	if next := m.syms[r].next; next >= 0 {
 		m.syms[next].prev = l
@@ -256,8 +251,8 @@ func (t *Tokenizer) join(m *merger, word string, c candidate) {
 		if left < 0 || m.syms[left].next < 0 {
 			continue
 		}
-		if n, ok := t.candidate(m, word, left, m.syms[left].next); ok {
-			m.heap = append(m.heap, n)
+		if priority, _, ok := t.pair(m, word, left, m.syms[left].next); ok {
+			m.heap = append(m.heap, uint64(priority)<<32|uint64(left))
 			siftUp(m.heap)
 		}
 	}
@@ -287,30 +282,38 @@ func (t *Tokenizer) emit(dst []int32, m *merger, word string, pos, end, id int32
 	return dst
 }
 
-func siftDown(h []candidate, i int) {
+func siftDown(h []uint64, i int) {
+	if i >= len(h) {
+		return
+	}
+	v := h[i]
 	for {
 		c := 2*i + 1
 		if c >= len(h) {
-			return
+			break
 		}
-		if c+1 < len(h) && h[c+1].key < h[c].key {
+		if c+1 < len(h) && h[c+1] < h[c] {
 			c++
 		}
-		if h[i].key <= h[c].key {
-			return
+		if v <= h[c] {
+			break
 		}
-		h[i], h[c] = h[c], h[i]
+		h[i] = h[c]
 		i = c
 	}
+	h[i] = v
 }
 
-func siftUp(h []candidate) {
-	for i := len(h) - 1; i > 0; {
+func siftUp(h []uint64) {
+	i := len(h) - 1
+	v := h[i]
+	for i > 0 {
 		up := (i - 1) / 2
-		if h[up].key <= h[i].key {
-			return
+		if h[up] <= v {
+			break
 		}
-		h[i], h[up] = h[up], h[i]
+		h[i] = h[up]
 		i = up
 	}
+	h[i] = v
 }

@@ -571,7 +571,7 @@ func TestJSONParts(t *testing.T) {
 		{`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"b"},"behavior":"Isolated"}`, "abab", "a|b|a|b"},
 		{`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"b"},"behavior":"MergedWithPrevious"}`, "abab", "ab|ab"},
 		{`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"MergedWithNext"}`, "abab", "ab|ab"},
-		{`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"MergedWithNext","invert":true}`, "bab", "b|ab"},
+		{`"pre_tokenizer":{"type":"Split","pattern":{"Regex":"a"},"behavior":"MergedWithPrevious","invert":true}`, "bab", "b|ab"},
 		{`"normalizer":{"type":"Lowercase"}`, "AB", "ab"},
 		{`"normalizer":{"type":"Strip","strip_left":true,"strip_right":true}`, "\u3000ab\n", "ab"},
 		{`"normalizer":{"type":"Replace","pattern":{"Regex":"x+"},"content":"a"}`, "xxb", "ab"},

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -98,12 +99,22 @@ func (v *vocab) build(f form) error {
 	return nil
 }
 
+// insert adds id to the index, unless its bytes are there already.
 func (v *vocab) insert(id int32) {
-	b := v.rawOf(id)
-	if len(b) > 0 && v.find(b) < 0 {
-		v.index.insert(b, id)
-		v.max = max(v.max, len(b))
+	key := v.rawOf(id)
+	if len(key) == 0 {
+		return
 	}
+	h := &v.index
+	hash := maphash.Bytes(h.seed, key)
+	i := int(hash) & (len(h.slots) - 1)
+	for ; h.slots[i].id >= 0; i = (i + 1) & (len(h.slots) - 1) {
+		if s := h.slots[i]; s.hash == uint32(hash>>32) && string(v.rawOf(s.id)) == string(key) {
+			return
+		}
+	}
+	h.slots[i] = hashSlot{uint32(hash >> 32), id}
+	v.max = max(v.max, len(key))
 }
 
 // appendRaw appends the bytes that token s stands for; ok is false for one that text cannot become.
@@ -126,18 +137,20 @@ func (v *vocab) appendRaw(f form, s string, kind uint8) (ok bool) {
 		}
 		return true
 	}
-	ok = true
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == escapedSpace[0] && i+3 <= len(s) && s[i:i+3] == escapedSpace:
-			v.raw = append(v.raw, ' ')
-			i += 2
-		default:
-			ok = ok && s[i] != ' ' // the text has no spaces when it is looked up
-			v.raw = append(v.raw, s[i])
+	v.raw = appendUnescaped(v.raw, s)
+	return strings.IndexByte(s, ' ') < 0 // the text has no spaces when it is looked up
+}
+
+// appendUnescaped appends s with spaces for U+2581.
+func appendUnescaped(dst []byte, s string) []byte {
+	for {
+		i := strings.Index(s, escapedSpace)
+		if i < 0 {
+			return append(dst, s...)
 		}
+		dst = append(append(dst, s[:i]...), ' ')
+		s = s[i+len(escapedSpace):]
 	}
-	return ok
 }
 
 // rawOf is the bytes of id, which must be valid.
@@ -170,16 +183,6 @@ func newHashIndex(n int) hashIndex {
 		h.slots[i].id = -1
 	}
 	return h
-}
-
-// insert adds a key that is not there yet.
-func (h *hashIndex) insert(key []byte, id int32) {
-	hash := maphash.Bytes(h.seed, key)
-	i := int(hash) & (len(h.slots) - 1)
-	for h.slots[i].id >= 0 {
-		i = (i + 1) & (len(h.slots) - 1)
-	}
-	h.slots[i] = hashSlot{uint32(hash >> 32), id}
 }
 
 func (h *hashIndex) find(v *vocab, hash uint64, key string) int32 {
