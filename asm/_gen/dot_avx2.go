@@ -207,7 +207,7 @@ type int256 struct {
 	b     *block256
 	vnni  bool
 	rows  int
-	loop  bool              // over Panels panels, with prefetch
+	loop  bool              // over Panels panels
 	inMem bool              // float accumulators in Acc, for want of registers (blocks of 32)
 	free  []int             // registers without a role
 	c     map[string]string // constants: a register, or the memory operand
@@ -284,16 +284,23 @@ func (k *int256) keep() {
 	}
 }
 
-// ahead loads the prefetch distance: twice Pf. With Pf = 8192, which suits one stream of the 512-bit kernels, these reached 50 to 75
-// % (5 bits) and 85 to 90 % (4 and 6 bits) of a read loop, with 12 to 16 KiB 90 % and more.
+// ahead loads the prefetch distance: twice Pf, for Pf = 8192 is what suits one stream of the 512-bit kernels. Q5_K read 31 GB/s with
+// 8 KiB, 35 with 12, 39 with 16; Q5_0 36, 39, 38; Q4_K 38, 39, 40; Q6_K 37, 40, 40 (one Zen 5 core, whose read loops reach 40).
 func (k *int256) ahead() {
 	k.e.ld("R13", "Pf", "R11")
 	k.e.p("ADDQ R11, R11")
 }
 
+// pf prefetches a line. Gemm kernels have no use for Args.Pf: the first of them to read a packed panel finds it in memory, the
+// others prefetch the beginning of the next panel (12 rows of Q4_0: 1.6 times as fast; many rows: no slower). Unpacked panels are
+// in the cache.
 func (k *int256) pf(base string, off, h int) {
-	if k.loop && h == 0 {
+	switch {
+	case h != 0:
+	case k.loop:
 		k.e.p("PREFETCHT0 %d(%s)(R11*1)", off, base)
+	case k.b.bytes != k.b.unpackedBytes:
+		k.e.p("PREFETCHT0 %d(%s)", 16384+off, base)
 	}
 }
 
@@ -737,8 +744,8 @@ func unpack256(e *gen, b *block256) {
 	e.ret()
 }
 
-// Two and three rows of a float layout take this many groups of a panel before they change halves. From memory (Small) 8 KiB, the
-// prefetch distance of one stream; a cached panel (Gemm) 32 or 64 KiB.
+// Two and three rows of a float layout take this many groups of a panel before they change halves. From memory (Small) 8 KiB, less
+// than the prefetch distance; of a cached panel (Gemm) 32 or 64 KiB.
 var (
 	chunkSmall256 = map[string]int{"F32": 32, "F16": 64, "BF16": 32}
 	chunkGemm256  = map[string]int{"F32": 256, "F16": 256, "BF16": 128}
