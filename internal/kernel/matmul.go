@@ -289,8 +289,8 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 	size, groups := f.PanelBytes(m.K), f.layout.Groups(m.K)
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
 	wide := tile * f.PanelRows * m.Slices // floats of a row in the scratch
-	for m0 := m.M0; m0 < m.M1; m0 += mBlock {
-		m1 := min(m0+mBlock, m.M1)
+	for m0, m1 := m.M0, 0; m0 < m.M1; m0 = m1 {
+		m1 = m0 + evenly(m.M1-m0, mBlock)
 		for p := 0; p < panels; p += tile {
 			np := min(tile, panels-p)
 			base, groupBytes, far := unsafe.Pointer(&m.W[p*size]), f.layout.GroupBytes(), size

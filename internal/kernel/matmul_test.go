@@ -305,6 +305,38 @@ func testMatmul(t *testing.T, rng *rand.Rand, w *weights, m int) {
 	}
 }
 
+// Every micro-kernel of every set, also those that the driver takes for odd remainders only, has the bits of the one-row kernel.
+func TestMatmulEveryKernel(t *testing.T) {
+	for _, qt := range panelTypes {
+		rng := rand.New(rand.NewPCG(11, uint64(qt)))
+		for _, k := range []int{256, 768, 2048} {
+			w := randomWeights(t, rng, qt, 64+64+17, k)
+			for i, f := range formats(t, qt, false) {
+				panels, s := w.pack(t, f), NewScratch()
+				for rows := 1; rows < max(len(f.kernels.Gemm), len(f.kernels.Small)); rows++ {
+					x := plainAct(t, f.Act, randomRows(rng, max(rows, 2), k))
+					gemm, small := *f, *f
+					gemm.kernels.Small, gemm.kernels.Few = nil, 0
+					gemm.kernels.Gemm = f.kernels.Gemm[:min(rows+1, len(f.kernels.Gemm))]
+					small.kernels.Few = 0
+					for _, slices := range []int{1, 2} {
+						if k%(slices*f.GroupK) != 0 {
+							continue
+						}
+						want := make([]float32, x.M*w.n)
+						for m := range x.M {
+							f.Matmul(s, &Matmul{W: panels, N: w.n, K: k, Slices: slices, X: x, M0: m, M1: m + 1, Y: want, YStride: w.n})
+						}
+						what := fmt.Sprintf("%v K=%d kernels %d, %d rows, %d slices", qt, k, i, rows, slices)
+						equalBits(t, what+", Gemm", product(t, &gemm, s, w, panels, x, slices, nil, nil), want)
+						equalBits(t, what+", Small", product(t, &small, s, w, panels, x, slices, nil, nil), want)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Bits do not depend on how N is cut, nor on the rows beside.
 func TestMatmulCuts(t *testing.T) {
 	for _, qt := range panelTypes {
