@@ -30,7 +30,7 @@ func logitsOf(t *testing.T, e *engine.Engine, ids []int32) []float32 {
 
 // A second turn evaluates only what is new, and its logits are those of the whole conversation evaluated at once.
 func TestSessionKeepsState(t *testing.T) {
-	m, e := openEngine(t, "")
+	m, e := openEngine(t, "", 1)
 	for _, name := range []string{"", "chatml", "llama3"} {
 		tmpl, err := m.FindTemplate(name)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestSessionKeepsState(t *testing.T) {
 }
 
 func TestSessionUndoResetSaveLoad(t *testing.T) {
-	m, e := openEngine(t, "")
+	m, e := openEngine(t, "", 1)
 	tmpl, err := m.FindTemplate("chatml")
 	if err != nil {
 		t.Fatal(err)

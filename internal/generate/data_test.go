@@ -11,15 +11,15 @@ import (
 	"ck/internal/testkit"
 )
 
-// openEngine opens a model and an engine for it.
-func openEngine(t testing.TB, path string) (*Model, *engine.Engine) {
+// openEngine opens a model and an engine for it, of threads workers: with one, tests do not wait for what else runs on the machine.
+func openEngine(t testing.TB, path string, threads int) (*Model, *engine.Engine) {
 	t.Helper()
 	m, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	e, err := engine.Open(m.Weights, engine.Options{})
+	e, err := engine.Open(m.Weights, engine.Options{Threads: threads})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestPublishedText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{testkit.Data(t, "models/stories260K/model.gguf"), testkit.Data(t, "models/stories260K/hf"), ""} {
-		m, e := openEngine(t, path)
+		m, e := openEngine(t, path, 1)
 		prompt := m.EncodePrompt("", Encoding{})
 		if !slices.Equal(prompt, ids[:1]) {
 			t.Fatalf("%q: the empty prompt is %v, expected %v", path, prompt, ids[:1])
@@ -80,7 +80,7 @@ func TestTrainedQwen3(t *testing.T) {
 	}
 	readJSON(t, "models/trained-qwen3/expected_greedy.json", &want)
 	for _, form := range []string{"model.gguf", "hf"} {
-		m, e := openEngine(t, testkit.Data(t, "models/trained-qwen3/"+form))
+		m, e := openEngine(t, testkit.Data(t, "models/trained-qwen3/"+form), 1)
 		prompt := m.EncodePrompt(want.Start, Encoding{})
 		res, err := m.Generate(context.Background(), e, Options{Prompt: prompt, Seq: e.NewSeq(), MaxNew: len(want.IDs) - len(prompt)}, nil)
 		if err != nil {
@@ -92,5 +92,39 @@ func TestTrainedQwen3(t *testing.T) {
 		if got := want.Start + res.Text; got != want.Text {
 			t.Errorf("%s: text %q, expected %q", form, got, want.Text)
 		}
+	}
+}
+
+// A seed gives one text, whatever the threads; other seeds give others. Greedy text does not depend on them either.
+func TestSeedAndThreads(t *testing.T) {
+	texts := map[uint64]string{}
+	for threads := 1; threads <= 2; threads++ {
+		m, e := openEngine(t, "", threads)
+		for seed := range uint64(4) {
+			o := Options{Prompt: m.EncodePrompt("Once upon", Encoding{}), Seq: e.NewSeq(), MaxNew: 30}
+			if seed > 0 {
+				o.Sample = DefaultParams()
+				o.Sample.Seed = seed
+			}
+			res, err := m.Generate(context.Background(), e, o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want, ok := texts[seed]; ok && res.Text != want {
+				t.Errorf("seed %d, %d threads: %q, with one thread %q", seed, threads, res.Text, want)
+			}
+			if res.Seed != seed {
+				t.Errorf("seed %d is reported as %d", seed, res.Seed)
+			}
+			texts[seed] = res.Text
+			e.Drop(o.Seq)
+		}
+	}
+	different := map[string]bool{}
+	for _, text := range texts {
+		different[text] = true
+	}
+	if len(different) != len(texts) {
+		t.Errorf("the seeds' texts are not all different: %v", texts)
 	}
 }

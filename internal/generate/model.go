@@ -81,7 +81,11 @@ func open(path string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := fromGGUF(w, path)
+	var m *Model
+	err = w.Guard(func() error { // the metadata is read where the file is mapped
+		m, err = fromGGUF(w, path)
+		return err
+	})
 	if err != nil {
 		w.Close()
 		return nil, err
