@@ -133,10 +133,17 @@ func scores(v vec, t kvElem, m int) {
 		return [...]string{"(SI)", "(SI)(R8*1)", "(SI)(R8*2)", "(R9)", "(R9)(R8*1)", "(R9)(R8*2)", "(R10)", "(R10)(R8*1)"}[i]
 	}
 	acc := func(g, i int) reg { return reg(g*nv + i) }
+	// Key by key, m elements of queries and a vector of keys are live beside the accumulators; else nv vectors and an element.
+	per, regs := 2, 16
+	if v.wide {
+		per, regs = 1, 32
+	}
+	byKey := per*(m*nv+nv)+1 > regs
 	key := func(i int) reg { return reg(m*nv + i) }
-	bc := one(m*nv + nv)
-	if !v.wide {
-		bc *= 2
+	bc := one(per * (m*nv + nv))
+	if byKey {
+		key = func(i int) reg { return reg(m * nv) }
+		bc = one(per * (m*nv + 1))
 	}
 	for pass := range 4 / nv {
 		first := pass * nv * 16 * t.bytes
@@ -163,17 +170,32 @@ func scores(v vec, t kvElem, m int) {
 		}
 		v.p("PCALIGN $32")
 		v.lab(l)
-		for i := range nv {
+		load := func(i int) {
 			t.prefetch(v, i, first)
 			t.load(v, mem{16 * t.bytes * i, "(AX)", 1}, key(i))
 			if t.name == "Q8" {
 				v.o("VMULPS", f32(64*(nv*pass+i), "R12"), key(i), key(i))
 			}
 		}
-		for g := range m {
-			v.p("VBROADCASTSS %s, %s", q(g), v.name(bc, 0))
+		if byKey {
+			for g := range m {
+				v.p("VBROADCASTSS %s, %s", q(g), v.name(bc+one(g), 0))
+			}
 			for i := range nv {
-				v.o("VFMADD231PS", bc, key(i), acc(g, i))
+				load(i)
+				for g := range m {
+					v.o("VFMADD231PS", bc+one(g), key(i), acc(g, i))
+				}
+			}
+		} else {
+			for i := range nv {
+				load(i)
+			}
+			for g := range m {
+				v.p("VBROADCASTSS %s, %s", q(g), v.name(bc, 0))
+				for i := range nv {
+					v.o("VFMADD231PS", bc, key(i), acc(g, i))
+				}
 			}
 		}
 		v.p("ADDQ $%d, AX", 64*t.bytes)

@@ -49,12 +49,12 @@ func (v vec) name(a any, h int) string {
 		if v.wide {
 			return fmt.Sprintf("Z%d", int(a))
 		}
-		return fmt.Sprintf("Y%d", 2*int(a)+h)
+		return v.ymm(2*int(a) + h)
 	case one:
 		if v.wide {
 			return fmt.Sprintf("Z%d", int(a))
 		}
-		return fmt.Sprintf("Y%d", int(a))
+		return v.ymm(int(a))
 	case mem:
 		if a.half == 0 {
 			return a.base
@@ -62,6 +62,14 @@ func (v vec) name(a any, h int) string {
 		return fmt.Sprintf("%d%s", a.off+h*a.half, a.base)
 	}
 	return a.(string)
+}
+
+// ymm names a 256-bit register; those from 16 on are AVX-512's, and the assembler would take them without a word.
+func (v vec) ymm(n int) string {
+	if n > 15 {
+		panic(fmt.Sprintf("Y%d in 256-bit code", n))
+	}
+	return fmt.Sprintf("Y%d", n)
 }
 
 // o emits one instruction on all lanes, operands in the assembler's order.
