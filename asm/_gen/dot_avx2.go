@@ -36,7 +36,14 @@ func dot256() {
 			if b.unpackedBytes > 0 && !(vnni && b.top == 15) {
 				g = b.unpacked()
 			}
-			for rows := 1; rows <= 3 && !(vnni && b.name == "Q5_0"); rows++ {
+			most := 3
+			switch {
+			case vnni && b.name == "Q5_0":
+				most = 0
+			case !vnni && (b.top == 31 || b.top == 63): // loads are the limit, and three rows leave no register for constants
+				most = 2
+			}
+			for rows := 1; rows <= most; rows++ {
 				newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
 			}
 			if !vnni && b.unpackedBytes > 0 {

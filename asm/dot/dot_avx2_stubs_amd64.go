@@ -129,11 +129,6 @@ func avx2Gemm1Q5_0(a *Args)
 //go:noescape
 func avx2Gemm2Q5_0(a *Args)
 
-// avx2Gemm3Q5_0 multiplies 3 activation rows with one unpacked panel of Q5_0.
-//
-//go:noescape
-func avx2Gemm3Q5_0(a *Args)
-
 // avx2UnpackQ5_0 expands Groups groups of Q5_0 at Src to 1088 bytes each at Dst.
 //
 //go:noescape
@@ -163,11 +158,6 @@ func avx2Gemm1Q5_1(a *Args)
 //
 //go:noescape
 func avx2Gemm2Q5_1(a *Args)
-
-// avx2Gemm3Q5_1 multiplies 3 activation rows with one unpacked panel of Q5_1.
-//
-//go:noescape
-func avx2Gemm3Q5_1(a *Args)
 
 // avx2UnpackQ5_1 expands Groups groups of Q5_1 at Src to 1152 bytes each at Dst.
 //
@@ -234,11 +224,6 @@ func avx2Gemm1Q5_K(a *Args)
 //go:noescape
 func avx2Gemm2Q5_K(a *Args)
 
-// avx2Gemm3Q5_K multiplies 3 activation rows with one unpacked panel of Q5_K.
-//
-//go:noescape
-func avx2Gemm3Q5_K(a *Args)
-
 // avx2UnpackQ5_K expands Groups groups of Q5_K at Src to 4416 bytes each at Dst.
 //
 //go:noescape
@@ -268,11 +253,6 @@ func avx2Gemm1Q6_K(a *Args)
 //
 //go:noescape
 func avx2Gemm2Q6_K(a *Args)
-
-// avx2Gemm3Q6_K multiplies 3 activation rows with one unpacked panel of Q6_K.
-//
-//go:noescape
-func avx2Gemm3Q6_K(a *Args)
 
 // avx2UnpackQ6_K expands Groups groups of Q6_K at Src to 4416 bytes each at Dst.
 //
