@@ -674,12 +674,12 @@ func gemmQ8(e *gen, rows int, m bool) {
 	tile512(e, name, rows, b, false)
 	for b := 0; b < 2; b++ {
 		for r := 0; r < rows; r++ {
-			for k := 0; k < 2; k++ {
-				if m {
-					e.zero(2*r + k)
-				} else {
-					e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r+k)
-				}
+			if m {
+				e.zero(2 * r)
+				e.zero(2*r + 1)
+			} else {
+				e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
+				e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r+1)
 			}
 		}
 		dots512(e, rows, 8, 512*b, 32*b)
@@ -724,11 +724,13 @@ func gemmK(e *gen, rows int, six bool) {
 	}
 	e.p("MOVL $%d, R12", subs)
 	e.lab(name + "_sub")
-	for i := 0; i < 2*rows; i++ {
+	for r := 0; r < rows; r++ {
 		if six {
-			e.p("VPBROADCASTD %d(R9), Z%d", i/2*4, i)
+			e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
+			e.p("VMOVDQA64 Z%d, Z%d", 2*r, 2*r+1)
 		} else {
-			e.zero(i)
+			e.zero(2 * r)
+			e.zero(2*r + 1)
 		}
 	}
 	dots512(e, rows, n, 0, 0)

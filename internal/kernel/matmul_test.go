@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"ck/asm/dot"
 	"ck/internal/isa"
@@ -332,6 +334,56 @@ func TestMatmulEveryKernel(t *testing.T) {
 						equalBits(t, what+", Small", product(t, &small, s, w, panels, x, slices, nil, nil), want)
 					}
 				}
+			}
+		}
+	}
+}
+
+// A kernel that continues the chains of its outputs (Args.Cont) ends with the bits of one that goes through K at once.
+func TestKernelsContinue(t *testing.T) {
+	const k = 1024
+	for _, qt := range panelTypes {
+		rng := rand.New(rand.NewPCG(12, uint64(qt)))
+		for i, f := range formats(t, qt, false) {
+			w := randomWeights(t, rng, qt, 2*f.PanelRows, k)
+			x := plainAct(t, f.Act, randomRows(rng, 6, k))
+			packed, size, group := w.pack(t, f), f.PanelBytes(k), f.layout.GroupBytes()
+			acc := testkit.Guarded[byte](t, accBytes)
+			// compute runs one kernel over two panels at w, from K k0 to k1.
+			compute := func(kernel func(*dot.Args), w []byte, size, group, k0, k1, panels int, y []float32) {
+				a := &dot.Args{WStep: size, WFar: size, YFar: 4 * f.PanelRows, YStride: 8 * f.PanelRows, Panels: panels, Mp: 4 * x.M,
+					Groups: f.layout.Groups(k1 - k0), Cont: k0, Acc: unsafe.Pointer(&acc[0]), Y: unsafe.Pointer(&y[0])}
+				f.bind(a, x, 0, k0)
+				a.W = unsafe.Pointer(&w[f.layout.Groups(k0)*group])
+				kernel(a)
+			}
+			test := func(what string, kernel func(*dot.Args), w []byte, size, group, rows, panels int) {
+				whole, parts := testkit.Guarded[float32](t, 2*f.PanelRows*rows), testkit.Guarded[float32](t, 2*f.PanelRows*rows)
+				compute(kernel, w, size, group, 0, k, panels, whole)
+				compute(kernel, w, size, group, 0, k/4, panels, parts)
+				compute(kernel, w, size, group, k/4, k, panels, parts)
+				equalBits(t, fmt.Sprintf("%v kernels %d %s, %d rows", qt, i, what, rows), parts, whole)
+				if !slices.ContainsFunc(whole, func(v float32) bool { return v != 0 }) {
+					t.Fatalf("%v: %s computes nothing", qt, what)
+				}
+			}
+			test("Gemv", f.kernels.Gemv, packed, size, group, 1, 2)
+			if f.kernels.Gemv2 != nil {
+				test("Gemv2", f.kernels.Gemv2, packed, size, group, 1, 1)
+			}
+			for r := 2; r < min(7, len(f.kernels.Small)); r++ {
+				test("Small", f.kernels.Small[r], packed, size, group, r, 2)
+			}
+			if f.kernels.Unpack != nil {
+				group = f.kernels.UnpackedBytes
+				wide := testkit.Guarded[byte](t, 2*f.layout.Groups(k)*group)
+				for p := range 2 {
+					f.kernels.Unpack(&dot.Args{Src: unsafe.Pointer(&packed[p*size]), Dst: unsafe.Pointer(&wide[p*len(wide)/2]), Groups: f.layout.Groups(k)})
+				}
+				packed, size = wide, len(wide)/2
+			}
+			for r := 1; r < len(f.kernels.Gemm); r++ {
+				test("Gemm", f.kernels.Gemm[r], packed, size, group, r, 1)
 			}
 		}
 	}
