@@ -5,6 +5,7 @@
 package synth
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -180,6 +181,27 @@ func Write(w io.Writer, name string, s Shape, typ quant.Type, seed uint64) error
 		}
 	}
 	return g.Close()
+}
+
+// Model makes the same model in memory, for tests.
+func Model(name string, s Shape, typ quant.Type, seed uint64) (*gguf.Model, error) {
+	m := gguf.NewModel(name)
+	m.KV = s.metadata(name)
+	for i, t := range s.tensors(typ) {
+		rows := 1
+		for _, n := range t.Shape[1:] {
+			rows *= n
+		}
+		var b bytes.Buffer
+		b.Grow(rows * t.Type.RowBytes(t.Shape[0]))
+		if err := writeTensor(&b, t.Type, rows, t.Shape[0], seed+uint64(i)<<32); err != nil {
+			return nil, err
+		}
+		if err := m.Add(&gguf.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Data: b.Bytes(), File: -1}); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
 }
 
 // writeTensor makes the pieces of a tensor on all CPUs and writes them in order. Vectors are norms: about 1.

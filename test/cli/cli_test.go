@@ -1,0 +1,374 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"ck/internal/testkit"
+)
+
+var programs struct {
+	once sync.Once
+	dir  string
+	err  error
+	out  []byte
+}
+
+// buildPrograms builds the programs once, with the test's own build tags, and returns their folder.
+func buildPrograms(t testing.TB) string {
+	t.Helper()
+	p := &programs
+	p.once.Do(func() {
+		if p.dir, p.err = os.MkdirTemp("", "ck-programs-"); p.err != nil {
+			return
+		}
+		args := []string{"build", "-o", p.dir + "/", "-ldflags=-X ck/internal/cli.Commit=0123456789ab"}
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, s := range info.Settings {
+				if s.Key == "-tags" {
+					args = append(args, "-tags="+s.Value)
+				}
+			}
+		}
+		cmd := exec.Command("go", append(args, "ck/cmd/ckrun")...)
+		p.out, p.err = cmd.CombinedOutput()
+	})
+	if p.err != nil {
+		t.Fatalf("building the programs: %v\n%s", p.err, p.out)
+	}
+	return p.dir
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programs.dir != "" {
+		os.RemoveAll(programs.dir)
+	}
+	os.Exit(code)
+}
+
+// TestScripts runs scripts/*.txtar: what users see of the programs. Their names say what they show, category first. Besides
+// testscript's own commands there are:
+//
+//	code N PROGRAM ARGS…           run a program, which must end with the exit code N
+//	interrupt N FILE PROGRAM ARGS… the same with output to FILE, and SIGINT as soon as it holds N bytes; the code must be 130
+//
+// $DATA is the reference data; scripts that need it say [data].
+func TestScripts(t *testing.T) {
+	dir := buildPrograms(t)
+	data := filepath.Join(testkit.Root(t), "..", "shared", "data")
+	_, err := os.Stat(data)
+	hasData := err == nil
+	if !hasData && testkit.Required("data") {
+		t.Fatal("the reference data is absent, and CK_TEST_REQUIRE asks for it")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "scripts",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("PATH", dir+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("DATA", data)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "data" {
+				return hasData, nil
+			}
+			return false, errors.New("unknown condition")
+		},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"code": scriptCode, "interrupt": scriptInterrupt},
+		RequireExplicitExec: true,
+	})
+}
+
+func scriptCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N program args...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if got := exitCode(ts.Exec(args[1], args[2:]...)); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// exitCode is the exit code of a finished command, -1 if a signal or something else ended it.
+func exitCode(err error) int {
+	var ee *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ee):
+		return ee.ExitCode()
+	}
+	return -1
+}
+
+func scriptInterrupt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: interrupt bytes file program args...")
+	}
+	size, err := strconv.ParseInt(args[0], 10, 64)
+	ts.Check(err)
+	path := ts.MkAbs(args[1])
+	f, err := os.Create(path)
+	ts.Check(err)
+	defer f.Close()
+	var stderr bytes.Buffer
+	cmd := exec.Command(filepath.Join(programs.dir, args[2]), args[3:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = f, &stderr, ts.MkAbs(".")
+	ts.Check(cmd.Start())
+	kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	defer kill.Stop()
+	for st, err := os.Stat(path); err == nil && st.Size() < size && !exited(cmd.Process.Pid); st, err = os.Stat(path) {
+		time.Sleep(time.Millisecond)
+	}
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	code := exitCode(cmd.Wait())
+	ts.Check(os.WriteFile(path+".err", stderr.Bytes(), 0o666))
+	if code != 130 {
+		ts.Fatalf("exit code %d, want 130; stderr: %s", code, stderr.String())
+	}
+}
+
+// exited reports whether a child has ended and waits to be collected.
+func exited(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(b), ") Z ")
+}
+
+// TestManPage compares man/ with what the programs print.
+func TestManPage(t *testing.T) {
+	dir, root := buildPrograms(t), testkit.Root(t)
+	for file, args := range map[string][]string{
+		"man/ckrun.1":                {"--man"},
+		"man/completions/ckrun.bash": {"--completion", "bash"},
+		"man/completions/_ckrun":     {"--completion", "zsh"},
+		"man/completions/ckrun.fish": {"--completion", "fish"},
+	} {
+		want, err := exec.Command(filepath.Join(dir, "ckrun"), args...).Output()
+		if err != nil {
+			t.Fatalf("ckrun %v: %v", args, err)
+		}
+		got, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what \"ckrun %s\" prints; run go generate ./cmd/ckrun", file, strings.Join(args, " "))
+		}
+	}
+}
+
+// TestStartTime measures the time from the process's start to the first token of the built-in model, the best of ten; it must be
+// within 50 ms.
+func TestStartTime(t *testing.T) {
+	dir := buildPrograms(t)
+	best := time.Hour
+	for range 10 {
+		cmd := exec.Command(filepath.Join(dir, "ckrun"), "-n", "1", "Once upon a time")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		best = min(best, time.Since(start))
+		io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("first token after %v", best)
+	if best > 50*time.Millisecond {
+		t.Errorf("first token after %v, at most 50 ms are allowed", best)
+	}
+}
+
+// terminal is a program on a pseudo-terminal.
+type terminal struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	pty  *os.File
+	mu   sync.Mutex
+	seen bytes.Buffer
+	from int // what expect has not looked at
+	end  chan struct{}
+}
+
+// startTerminal runs a program with a new terminal as its stdin, stdout and stderr.
+func startTerminal(t *testing.T, args ...string) *terminal {
+	t.Helper()
+	dir := buildPrograms(t)
+	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals: %v", err)
+	}
+	t.Cleanup(func() { pty.Close() })
+	if err := unix.IoctlSetPointerInt(int(pty.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(pty.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	cmd := exec.Command(filepath.Join(dir, args[0]), args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "TERM=xterm")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	x := &terminal{t: t, cmd: cmd, pty: pty, end: make(chan struct{})}
+	go func() {
+		defer close(x.end)
+		buf := make([]byte, 4096)
+		for {
+			n, err := pty.Read(buf)
+			x.mu.Lock()
+			x.seen.Write(buf[:n])
+			x.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return x
+}
+
+func (x *terminal) output() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.seen.String()
+}
+
+// expect waits until the text appears behind what was expected before.
+func (x *terminal) expect(text string) {
+	x.t.Helper()
+	for range 2000 {
+		if i := strings.Index(x.output()[x.from:], text); i >= 0 {
+			x.from += i + len(text)
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	x.t.Fatalf("no %q in %q", text, x.output()[x.from:])
+}
+
+func (x *terminal) send(keys string) {
+	x.t.Helper()
+	if _, err := x.pty.WriteString(keys); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// wait waits for the program's end and returns its exit code.
+func (x *terminal) wait() int {
+	x.t.Helper()
+	kill := time.AfterFunc(20*time.Second, func() { x.cmd.Process.Kill() })
+	defer kill.Stop()
+	code := exitCode(x.cmd.Wait())
+	<-x.end
+	return code
+}
+
+func TestTerminalText(t *testing.T) {
+	x := startTerminal(t, "ckrun", "--temp", "0", "-n", "3", "Once upon a time")
+	if code := x.wait(); code != 0 || x.output() != ", there was\r\n" {
+		t.Errorf("code %d, %q", code, x.output())
+	}
+	x = startTerminal(t, "ckrun", "--show-prompt", "--raw", "-p", "a\x1b[31mb\u009bc\td")
+	if code := x.wait(); code != 0 || x.output() != "a^[[31mb^[[c    d\r\n" && x.output() != "a^[[31mb^[[c\td\r\n" {
+		t.Errorf("control characters: code %d, %q", code, x.output())
+	}
+}
+
+func TestTerminalInterrupt(t *testing.T) {
+	x := startTerminal(t, "ckrun", "--temp", "0", "-n", "-1", "-q", "-c", "1000000", "--ignore-eos", "Once upon a time")
+	x.expect(", there was")
+	x.send("\x03")
+	if code := x.wait(); code != 130 || !strings.HasSuffix(x.output(), "\n") {
+		t.Errorf("code %d, ends with %q", code, x.output()[max(len(x.output())-40, 0):])
+	}
+}
+
+func TestTerminalChat(t *testing.T) {
+	dir := t.TempDir()
+	saved := filepath.Join(dir, "chat.json")
+	x := startTerminal(t, "ckrun", "--temp", "0", "-n", "12")
+	x.expect("Ctrl-D ends.\r\n")
+	x.expect("> ")
+	x.send("Tell me a story\r")
+	x.expect("stopped after 12 tokens")
+	x.expect("> ")
+	x.send("/sy\tBe brief\r")
+	x.expect("> ")
+	x.send("/system\r")
+	x.expect("Be brief\r\n")
+	x.send("/nonsense\r")
+	x.expect("/nonsense: no such command")
+	x.send("/save " + saved + "\r")
+	x.expect("> ")
+	x.send("/undo\r")
+	x.expect("0 messages are left")
+	x.send("/load " + filepath.Join(dir, "no.json") + "\r")
+	x.expect("no such file or directory")
+	x.send("/load " + saved + "\r")
+	x.expect("[2 messages]")
+	x.send("/stat\r")
+	x.expect("decode")
+	x.send("half a line\x03")
+	x.send("\x03")
+	x.expect("Ctrl-D ends the chat")
+	x.send("/help\r")
+	x.expect("/reset")
+	x.expect("> ")
+	x.send("\x04")
+	if code := x.wait(); code != 0 {
+		t.Errorf("code %d, %q", code, x.output())
+	}
+	b, err := os.ReadFile(saved)
+	if err != nil || !strings.Contains(string(b), `"schema": "ck.chat/1"`) || !strings.Contains(string(b), `"content": "Tell me a story"`) ||
+		!strings.Contains(string(b), `"system": "Be brief"`) {
+		t.Errorf("%v, saved chat: %s", err, b)
+	}
+}
+
+// Ctrl-C ends an answer and leads back to the prompt, at which the chat goes on.
+func TestTerminalChatInterrupt(t *testing.T) {
+	x := startTerminal(t, "ckrun", "chat", "--temp", "0", "-n", "-1", "-c", "1000000", "--ignore-eos")
+	x.expect("> ")
+	x.send("Tell me a story\r")
+	x.expect("the")
+	x.send("\x03")
+	x.expect("[stopped]")
+	x.expect("> ")
+	x.send("/undo\r")
+	x.expect("0 messages are left")
+	x.expect("> ")
+	x.send("\x04")
+	if code := x.wait(); code != 0 {
+		t.Errorf("code %d, %q", code, x.output())
+	}
+}

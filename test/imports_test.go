@@ -1,0 +1,112 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"ck/internal/testkit"
+)
+
+// mayImport says which of ck's own packages a package may know. Imports run downward only: what stands lower in this list never knows
+// what stands above it. A new package is a new row.
+var mayImport = map[string][]string{
+	// assembly knows nothing of the project
+	"asm/attn": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
+	// formats and text
+	"internal/mapfile": {}, "internal/quant": {}, "internal/template": {}, "internal/tokenizer": {},
+	"internal/gguf":        {"internal/mapfile", "internal/quant"},
+	"internal/safetensors": {"internal/mapfile", "internal/quant"},
+	"internal/hf":          {"internal/gguf", "internal/mapfile", "internal/quant", "internal/safetensors"},
+	"internal/synth":       {"internal/gguf", "internal/quant"},
+	// machine
+	"internal/isa": {}, "internal/topo": {}, "internal/numa": {},
+	"internal/team": {"asm/pause"},
+	// one table of kernels
+	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "internal/isa", "internal/quant"},
+	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
+	"internal/graph":  {},
+	"internal/arch":   {"internal/graph"},
+	"internal/kv":     {"internal/kernel"},
+	"internal/plan":   {"internal/graph", "internal/kernel"},
+	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},
+	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/plan", "internal/quant", "internal/team", "internal/topo", "internal/walk"},
+	// what the programs do
+	"internal/measure":  {"asm/roof", "internal/isa", "internal/numa", "internal/team"},
+	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/quant", "internal/template", "internal/tokenizer"},
+	"internal/cli":      {"internal/isa"},
+	"internal/testkit":  {},
+}
+
+// goList is the packages of the tree with their imports, those of tests left out.
+func goList(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = testkit.Root(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	out := map[string][]string{}
+	for d := json.NewDecoder(bytes.NewReader(b)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name, ok := strings.CutPrefix(p.ImportPath, "ck/")
+		if !ok {
+			t.Fatalf("package %s is not part of module ck", p.ImportPath)
+		}
+		out[name] = p.Imports
+	}
+}
+
+func TestImportsRunDownward(t *testing.T) {
+	for name, imports := range goList(t) {
+		if strings.HasPrefix(name, "cmd/") || name == "test" {
+			continue // programs wire everything together; nobody imports them
+		}
+		top := name
+		for mayImport[top] == nil && strings.Contains(top, "/") { // parts of a package live below it
+			top = top[:strings.LastIndex(top, "/")]
+		}
+		allowed, ok := mayImport[top]
+		if !ok {
+			t.Errorf("%s has no row in mayImport; decide what it may know", name)
+			continue
+		}
+		for _, i := range imports {
+			own, ok := strings.CutPrefix(i, "ck/")
+			if ok && !strings.HasPrefix(own, top+"/") && own != top && !slices.Contains(allowed, own) && !inside(own, allowed) {
+				t.Errorf("%s imports %s, which it may not know", name, own)
+			}
+			if i == "C" {
+				t.Errorf("%s uses cgo", name)
+			}
+			if own == "internal/testkit" {
+				t.Errorf("%s imports testkit outside of tests", name)
+			}
+		}
+	}
+}
+
+// inside reports whether pkg is a part of one of the allowed packages.
+func inside(pkg string, allowed []string) bool {
+	for _, a := range allowed {
+		if strings.HasPrefix(pkg, a+"/") {
+			return true
+		}
+	}
+	return false
+}
