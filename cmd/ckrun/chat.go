@@ -48,7 +48,7 @@ type talk struct {
 }
 
 func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
-	t, err := m.FindTemplate(p.o.template)
+	t, err := p.findTemplate(m)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (p *program) complete(cmd *cobra.Command, words []string) error {
 		return p.explain(m)
 	}
 	limit := p.contextOf(m)
-	r, err := p.prompt(ctx, m, words, cmd.Flags().Changed("prompt"), limit)
+	r, err := p.prompt(cmd, m, words, limit)
 	if errors.Is(err, errNoPrompt) {
 		return p.noPrompt(cmd, m)
 	}
@@ -43,9 +43,9 @@ func (p *program) complete(cmd *cobra.Command, words []string) error {
 }
 
 // prompt is the prompt from --ids, or from words, file and stdin.
-func (p *program) prompt(ctx context.Context, m *generate.Model, words []string, named bool, limit int) (request, error) {
-	o := &p.o
-	if o.ids != "" {
+func (p *program) prompt(cmd *cobra.Command, m *generate.Model, words []string, limit int) (request, error) {
+	o, ctx, named := &p.o, cmd.Context(), cmd.Flags().Changed("prompt")
+	if cmd.Flags().Changed("ids") {
 		if len(words) > 0 || named || o.file != "" {
 			return request{}, cli.Usage("--ids: there is a text too; give the prompt once")
 		}

@@ -13,6 +13,11 @@ import (
 	"ck/internal/numa"
 )
 
+//go:generate sh -c "go run . --man > ../../man/ckrun.1"
+//go:generate sh -c "go run . --completion bash > ../../man/completions/ckrun.bash"
+//go:generate sh -c "go run . --completion zsh > ../../man/completions/_ckrun"
+//go:generate sh -c "go run . --completion fish > ../../man/completions/ckrun.fish"
+
 func main() { newProgram().app.Main() }
 
 // program is one run of ckrun.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"ck/internal/cli"
@@ -22,7 +23,16 @@ func (p *program) useTemplate(m *generate.Model) (*template.Template, error) {
 	if o.raw || o.template == "" && (m.Raw || m.Template == "") {
 		return nil, p.noSystem(m)
 	}
-	return m.FindTemplate(o.template)
+	return p.findTemplate(m)
+}
+
+// findTemplate is the template that --template names, else the model's.
+func (p *program) findTemplate(m *generate.Model) (*template.Template, error) {
+	t, err := m.FindTemplate(p.o.template)
+	if err != nil && p.o.template != "" {
+		return nil, fmt.Errorf("--template: %w", err)
+	}
+	return t, err
 }
 
 // noSystem refuses a system message that no template would place.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -236,11 +237,12 @@ func (w *output) document(schema string, res generate.Result) document {
 }
 
 func newTimings(res generate.Result, load time.Duration) timings {
-	ms := func(ns int64) float64 { return float64(ns) / 1e6 }
-	t := timings{LoadMs: ms(load.Nanoseconds()), PrefillMs: ms(res.Prefill.Ns), PrefillTPS: res.Prefill.Rate(),
-		DecodeMs: ms(res.Decode.Ns), DecodeTPS: res.Decode.Rate()}
+	round := func(x float64) float64 { return math.Round(x*1e3) / 1e3 }
+	ms := func(ns int64) float64 { return round(float64(ns) / 1e6) }
+	t := timings{LoadMs: ms(load.Nanoseconds()), PrefillMs: ms(res.Prefill.Ns), PrefillTPS: round(res.Prefill.Rate()),
+		DecodeMs: ms(res.Decode.Ns), DecodeTPS: round(res.Decode.Rate())}
 	if res.FirstNs > 0 {
-		t.FirstMs = t.LoadMs + ms(res.FirstNs)
+		t.FirstMs = ms(load.Nanoseconds() + res.FirstNs)
 	}
 	return t
 }

@@ -39,7 +39,7 @@ func (p *program) readText(ctx context.Context, words []string, named bool) (str
 	}
 	switch {
 	case named && len(words) > 0:
-		return "", cli.Usage("-p/--prompt: there are words too (%q); give the prompt once, flags before --", words[0])
+		return "", cli.Usage("-p/--prompt: there are words too (%q); give the prompt once", words[0])
 	case named:
 		words = []string{o.prompt}
 	}

@@ -40,8 +40,8 @@ type App struct {
 
 	values   map[string]Setting // by flag name, after settings were applied
 	signals  signals
-	warned   bool
 	exitOnce []func()
+	helpErr  error // of writing the help; cobra has no way for it
 }
 
 // Common holds the flags that every program has.
@@ -78,7 +78,10 @@ func New(name, use, short, long string) *App {
 	}
 	// "help" may be the first word of a prompt: --help is the only way to the help.
 	a.Root.SetHelpCommand(&cobra.Command{Use: "__help", Hidden: true})
-	a.Root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { io.WriteString(a.Out, a.help(cmd)) })
+	a.Root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_, err := io.WriteString(a.Out, a.help(cmd))
+		a.helpErr = OutError(err)
+	})
 	a.Root.SetFlagErrorFunc(a.flagError)
 	a.commonFlags()
 	return a
@@ -161,7 +164,11 @@ func (a *App) Run(args []string) (code int) {
 	a.Root.SetArgs(a.rewrite(args))
 	a.Root.SetOut(a.Out)
 	a.Root.SetErr(a.Err)
-	if err := a.Root.ExecuteContext(ctx); err != nil {
+	err := a.Root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.helpErr
+	}
+	if err != nil {
 		return a.Report(err)
 	}
 	return ExitOK
@@ -263,7 +270,8 @@ func Color(f *os.File) bool {
 
 // OutError names stdout in the error of a write to it. A closed pipe stays what it is.
 func OutError(err error) error {
-	if err == nil || errors.Is(err, syscall.EPIPE) {
+	var named *Error
+	if err == nil || errors.Is(err, syscall.EPIPE) || errors.As(err, &named) {
 		return err
 	}
 	var pe *os.PathError

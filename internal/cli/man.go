@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Man is the source of the program's man page (roff, macros of man(7)), made from the commands, their flags and Doc.
@@ -18,7 +19,8 @@ func (a *App) Man() string {
 		b.WriteString(roffLine(useLine(c)))
 	}
 	b.WriteString(".fi\n.SH DESCRIPTION\n" + roffText(root.Long))
-	manFlags(&b, root, ".SH OPTIONS\n")
+	b.WriteString(".SH OPTIONS\n")
+	manFlags(&b, root)
 	if subs := subcommands(root); len(subs) > 0 {
 		b.WriteString(".SH COMMANDS\n")
 		for _, c := range subs {
@@ -28,7 +30,7 @@ func (a *App) Man() string {
 				text = strings.ToUpper(c.Short[:1]) + c.Short[1:] + "."
 			}
 			b.WriteString(roffText(text))
-			manFlags(&b, c, "")
+			manSubFlags(&b, root, c)
 		}
 	}
 	for _, s := range a.Doc {
@@ -53,26 +55,37 @@ NO_COLOR and TERM=dumb turn colours and progress bars off.`, EnvName("mem-limit"
 	return b.String()
 }
 
-// manFlags writes the flags that the command itself defines, under their groups.
-func manFlags(b *strings.Builder, c *cobra.Command, head string) {
-	c.Flags().SortFlags = false
-	fs := c.LocalFlags()
-	if c.HasParent() {
-		fs = c.LocalNonPersistentFlags()
-	}
-	groups := flagGroups(fs)
-	if len(groups) == 0 {
-		return
-	}
-	b.WriteString(head)
-	for _, g := range groups {
-		if !c.HasParent() {
-			fmt.Fprintf(b, ".SS %s\n", roff(g.name))
-		}
+// manFlags writes all flags of the root command, under their groups.
+func manFlags(b *strings.Builder, root *cobra.Command) {
+	root.Flags().SortFlags = false
+	for _, g := range flagGroups(root.LocalFlags()) {
+		fmt.Fprintf(b, ".SS %s\n", roff(g.name))
 		for _, f := range g.flags {
-			fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(flagUse(f))), roff(flagText(f)))
+			manFlag(b, f)
 		}
 	}
+}
+
+// manSubFlags writes the flags of a subcommand; those that say the same as the root's are only named.
+func manSubFlags(b *strings.Builder, root, c *cobra.Command) {
+	c.Flags().SortFlags = false
+	var same []string
+	for _, g := range flagGroups(c.LocalNonPersistentFlags()) {
+		for _, f := range g.flags {
+			if r := root.Flags().Lookup(f.Name); r != nil && r.Usage == f.Usage {
+				same = append(same, "--"+f.Name)
+				continue
+			}
+			manFlag(b, f)
+		}
+	}
+	if len(same) > 0 {
+		fmt.Fprintf(b, ".PP\nAs without a command: %s.\n", roff(strings.Join(same, ", ")))
+	}
+}
+
+func manFlag(b *strings.Builder, f *pflag.Flag) {
+	fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(strings.TrimSpace(flagUse(f))), roff(flagText(f)))
 }
 
 var roffEscapes = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "→", `\(->`)
