@@ -289,6 +289,12 @@ func testMatmul(t *testing.T, rng *rand.Rand, w *weights, m int) {
 				e.check(t, w, x, product(t, f, s, w, panels, x, slices, bias, start), bias, start)
 			}
 		}
+		both := product(t, f, s, w, panels, x, 1, bias, start)
+		for i := range both {
+			if want := start[i%w.n] + (y[i] + bias[i%w.n]); both[i] != want {
+				t.Fatalf("%s: with bias and residual Y[%d] is %g, want %g", what, i, both[i], want)
+			}
+		}
 		if m > 1 {
 			stride := w.n + 1
 			one := testkit.Guarded[float32](t, m*stride)
