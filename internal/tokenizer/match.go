@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -236,7 +237,7 @@ func (c *compiler) classify() error {
 	ids := map[string]int{}
 	next := make([]int, len(sets)) // by set: its first range that does not end before the cut
 	sig := make([]byte, (len(sets)+7)/8)
-	uniform := map[uint8]uint16{}
+	var uniform [256]int // by class: its page plus 1, of those that hold nothing else
 	var cur [256]uint8
 	for i, lo := range cuts {
 		clear(sig)
@@ -262,17 +263,11 @@ func (c *compiler) classify() error {
 		}
 		for r := lo; r < end; {
 			if r%256 == 0 && end-r >= 256 { // whole pages of one class are shared
-				u, ok := uniform[uint8(id)]
-				if !ok {
-					var same [256]uint8
-					for j := range same {
-						same[j] = uint8(id)
-					}
-					u = uint16(len(p.pages))
-					p.pages = append(p.pages, same)
-					uniform[uint8(id)] = u
+				if uniform[id] == 0 {
+					p.pages = append(p.pages, [256]uint8(bytes.Repeat([]byte{uint8(id)}, 256)))
+					uniform[id] = len(p.pages)
 				}
-				p.page[r/256] = u
+				p.page[r/256] = uint16(uniform[id] - 1)
 				r += 256
 				continue
 			}

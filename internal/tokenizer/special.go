@@ -77,7 +77,10 @@ func (s *specials) next(text string, pos int, trusted func(lo, hi int) bool) (sp
 		}
 		lo, hi := i, i+len(sp.text)
 		if sp.control && !trusted(lo, hi) || sp.singleWord && insideWord(text, lo, hi) {
-			i = hi - 1 // as HF's matcher, which goes on behind it
+			// HF's matcher goes on behind it. Where it reaches into text that is trusted, that must not hide what begins there.
+			if !sp.control || !trusted(hi-1, hi) {
+				i = hi - 1
+			}
 			continue
 		}
 		if sp.lstrip {

@@ -72,7 +72,7 @@ func (s *splitStep) arrange(dst []span, from int) []span {
 func splitAt(expr string) (splitStep, error) {
 	p, err := compilePattern(expr)
 	if err != nil {
-		return splitStep{}, fmt.Errorf("pre-tokenizer %.60q: %w", expr, err)
+		return splitStep{}, fmt.Errorf("pre-tokenizer %.60q: %w: %w", expr, ErrUnsupported, err)
 	}
 	return splitStep{pattern: p}, nil
 }

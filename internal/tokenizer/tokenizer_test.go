@@ -197,6 +197,11 @@ func TestParts(t *testing.T) {
 	if count(ids, end) != 0 {
 		t.Errorf("a control token that is half a user's: %v", ids)
 	}
+	// Nor does it hide a trusted one that begins inside what it would have completed.
+	spec := newSpecials([]special{{text: "<a><b", id: 1, control: true}, {text: "<b>", id: 2, control: true}})
+	if sp, lo, _ := spec.next("<a><b>", 0, func(lo, hi int) bool { return lo >= 3 }); sp == nil || sp.id != 2 || lo != 3 {
+		t.Errorf("a trusted token behind a user's text: %+v at %d", sp, lo)
+	}
 	plain := tok.Encode(nil, "Hello world, hello", EncodeOptions{})
 	if got := tok.EncodeParts(nil, []Part{{"Hel", false}, {"lo wor", true}, {"ld, hello", false}}, EncodeOptions{}); !slices.Equal(got, plain) {
 		t.Errorf("words across seams: %v, want %v", got, plain)
@@ -785,4 +790,34 @@ func FuzzEncode(f *testing.F) {
 			tok.Encode(nil, text, EncodeOptions{true, true})
 		}
 	})
+}
+
+// Added tokens with flags: white space on a side goes with them, and single words are not found inside words.
+func TestSpecialFlags(t *testing.T) {
+	s := newSpecials([]special{{text: "<l>", id: 1, lstrip: true}, {text: "<r>", id: 2, rstrip: true}, {text: "one", id: 3, singleWord: true},
+		{text: "<", id: 4}, {text: "<<", id: 5}, {text: "<<c>", id: 6, control: true}, {text: "é", id: 7}, {text: "", id: 8}})
+	type cut struct {
+		id     int32
+		lo, hi int
+	}
+	for text, want := range map[string][]cut{
+		"a \u3000<l> b": {{1, 1, 8}}, "a <r> \n b": {{2, 2, 8}}, "<r> <l>": {{2, 0, 4}, {1, 4, 7}},
+		"one once, one": {{3, 0, 3}, {3, 10, 13}}, "none ones": nil, "<<<": {{5, 0, 2}, {4, 2, 3}}, "x<<c>": {{5, 1, 3}}, "né": {{7, 1, 3}}, "": nil,
+	} {
+		var got []cut
+		for pos := 0; pos < len(text); {
+			sp, lo, hi := s.next(text, pos, func(lo, hi int) bool { return text != "x<<c>" })
+			if sp == nil {
+				break
+			}
+			got = append(got, cut{sp.id, lo, hi})
+			pos = hi
+		}
+		if text == "x<<c>" {
+			want = nil // the longest one begins there, though it may not be cut
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
 }
