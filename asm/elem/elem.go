@@ -176,7 +176,12 @@ func Fold(l *[Lanes]float32) float32 {
 // SiLUMul is dst[i] = silu(g[i]) * u[i], silu(x) = x*sigmoid(x) = x*n/(1+e) with e = exp(-|x|), n = 1 or, for x < 0, e.
 //
 // silu is within 4 ulp, or within 2^-110 where e is below 2^-125 and counts as zero; it is x for +Inf, -0 for -Inf, NaN for NaN.
+// u may be nil (ones).
 func SiLUMul(w Width, dst, g, u []float32) {
+	if u == nil {
+		ungated(SiLUMul, w, dst, g)
+		return
+	}
 	if w != Go {
 		vec(w, opSiLU, dst, g, u, 0)
 		return
@@ -184,6 +189,22 @@ func SiLUMul(w Width, dst, g, u []float32) {
 	for i := range dst {
 		x := max(-128, float64(g[i])) // where the product is zero, but no NaN at -Inf
 		dst[i] = float32(x*sigmoid(x)) * u[i]
+	}
+}
+
+var ones = func() (x [256]float32) {
+	for i := range x {
+		x[i] = 1
+	}
+	return x
+}()
+
+// ungated is f with ones for u.
+func ungated(f func(w Width, dst, g, u []float32), w Width, dst, g []float32) {
+	for len(dst) > 0 {
+		n := min(len(dst), len(ones))
+		f(w, dst[:n], g[:n], ones[:n])
+		dst, g = dst[n:], g[n:]
 	}
 }
 
@@ -195,8 +216,12 @@ const (
 
 // GELUMul is dst[i] = gelu(g[i]) * u[i] with the tanh form of GELU (Hendrycks and Gimpel 2016, section 2).
 //
-// gelu is within 8 ulp or 2^-31 of the exact value; +Inf, -Inf and NaN as in SiLUMul.
+// gelu is within 8 ulp or 2^-31 of the exact value; +Inf, -Inf and NaN as in SiLUMul. u may be nil (ones).
 func GELUMul(w Width, dst, g, u []float32) {
+	if u == nil {
+		ungated(GELUMul, w, dst, g)
+		return
+	}
 	if w != Go {
 		vec(w, opGELU, dst, g, u, 0)
 		return
@@ -204,6 +229,19 @@ func GELUMul(w Width, dst, g, u []float32) {
 	for i := range dst {
 		x := max(-128, float64(g[i])) // where the product is zero, but no NaN at -Inf
 		dst[i] = float32(x*sigmoid(x*(geluA+geluB*x*x))) * u[i]
+	}
+}
+
+// GELUErfMul is dst[i] = gelu(g[i]) * u[i] with the exact form of GELU, x/2*(1+erf(x/sqrt(2))), rounded once; u may be nil (ones). It
+// is scalar on every width, some 20 ns per element.
+func GELUErfMul(dst, g, u []float32) {
+	for i := range dst {
+		x := max(-128, float64(g[i]))
+		y := float32(x * 0.5 * math.Erfc(-x/math.Sqrt2))
+		if u != nil {
+			y *= u[i]
+		}
+		dst[i] = y
 	}
 }
 

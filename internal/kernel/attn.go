@@ -213,8 +213,8 @@ func (f *KVFormat) AttendChunk(s *AttnScratch, a *Attend, chunk int, part []floa
 	}
 }
 
-// Merge computes the outputs from the parts of ascending chunks, those of a that no row sees may be left out. It has the bits of
-// Attend; it reads Rows, G, Sinks, Scale and O of a, and changes parts.
+// Merge computes the outputs from the parts of ascending chunks; chunks that no row sees may be left out. It has the bits of Attend.
+// Of a it reads Rows, G, Sinks and O.
 func (f *KVFormat) Merge(a *Attend, parts [][]float32) {
 	f.MergeRange(a, parts, 0, a.Rows*a.G)
 }

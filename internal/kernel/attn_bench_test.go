@@ -38,7 +38,7 @@ func onCPU(b *testing.B, amount float64, unit string, f func(i int)) {
 }
 
 // BenchmarkAttend decodes one row at depth 4096, head size 128, from caches of 256 MiB in all that it walks through, so that keys
-// and values come from memory; and takes 512 rows at depth 512 (prefill), where GOP/s count 4*D per visible (row, key) pair.
+// and values come from memory; and takes 512 rows after 0 and 3584 others (prefill), where GOP/s count 4*D per visible (row, key) pair.
 func BenchmarkAttend(b *testing.B) {
 	const d, n = 128, 4096
 	r := rand.New(rand.NewPCG(1, 1))
@@ -72,20 +72,22 @@ func BenchmarkAttend(b *testing.B) {
 					})
 				})
 			}
-			for _, g := range []int{1, 4, 8} {
-				b.Run(fmt.Sprintf("prefill/isa=%v/type=%v/G=%d", tier, typ, g), func(b *testing.B) {
-					var sc AttnScratch
-					a := cs[0].Attend
-					a.Rows, a.G, a.QStride, a.OStride, a.Scale = 512, g, g*d, g*d, 0.088
-					a.Q, a.O = randRow(r, a.Rows*g*d), make([]float32, a.Rows*g*d)
-					a.Lo, a.Hi = make([]int32, a.Rows), make([]int32, a.Rows)
-					ops := 0.0
-					for i := range a.Hi {
-						a.Hi[i] = int32(i + 1)
-						ops += float64(4 * d * g * (i + 1))
-					}
-					onCPU(b, ops, "GOP/s", func(int) { f.Attend(&sc, &a) })
-				})
+			for _, depth := range []int{0, n - 512} {
+				for _, g := range []int{1, 4, 8} {
+					b.Run(fmt.Sprintf("prefill/depth=%d/isa=%v/type=%v/G=%d", depth, tier, typ, g), func(b *testing.B) {
+						var sc AttnScratch
+						a := cs[0].Attend
+						a.Rows, a.G, a.QStride, a.OStride, a.Scale = 512, g, g*d, g*d, 0.088
+						a.Q, a.O = randRow(r, a.Rows*g*d), make([]float32, a.Rows*g*d)
+						a.Lo, a.Hi = make([]int32, a.Rows), make([]int32, a.Rows)
+						ops := 0.0
+						for i := range a.Hi {
+							a.Hi[i] = int32(depth + i + 1)
+							ops += float64(4 * d * g * (depth + i + 1))
+						}
+						onCPU(b, ops, "GOP/s", func(int) { f.Attend(&sc, &a) })
+					})
+				}
 			}
 		}
 	}

@@ -247,6 +247,9 @@ func TestAttendBits(t *testing.T) {
 				// Chunk by chunk, merged afterwards.
 				var parts [][]float32
 				for ch := 0; ch*ChunkKeys < s.n; ch++ {
+					if i%2 == 0 && (ch+1)*ChunkKeys <= int(slices.Min(c.Lo)) {
+						continue // no row sees it: its part may be left out
+					}
 					p := make([]float32, s.rows*s.g*f.PartLen())
 					for i := range p {
 						p[i] = float32(math.NaN())

@@ -63,11 +63,14 @@ func (t *ElemTable) Mul(dst, a, b []float32) { elem.Mul(t.w, dst, a, b) }
 // Scale is dst[i] = x[i] * s.
 func (t *ElemTable) Scale(dst, x []float32, s float32) { elem.Scale(t.w, dst, x, s) }
 
-// SiLUMul is dst[i] = silu(g[i]) * u[i].
+// SiLUMul is dst[i] = silu(g[i]) * u[i]; u may be nil (ones), here and below.
 func (t *ElemTable) SiLUMul(dst, g, u []float32) { elem.SiLUMul(t.w, dst, g, u) }
 
 // GELUMul is dst[i] = gelu(g[i]) * u[i], gelu in its tanh form.
 func (t *ElemTable) GELUMul(dst, g, u []float32) { elem.GELUMul(t.w, dst, g, u) }
+
+// GELUErfMul is dst[i] = gelu(g[i]) * u[i], gelu in its exact form.
+func (t *ElemTable) GELUErfMul(dst, g, u []float32) { elem.GELUErfMul(dst, g, u) }
 
 // Rope rotates the first 2*len(cos) elements of one head's row x in place; neox pairs i with i+len(cos), otherwise 2i with 2i+1.
 func (t *ElemTable) Rope(x, cos, sin []float32, neox bool) { elem.Rope(t.w, x, cos, sin, neox) }

@@ -155,6 +155,29 @@ func TestGates(t *testing.T) {
 			}
 			within(t, fmt.Sprint(tier, ": gelu of ", x[i]), i, v, want, 8, 0x1p-21*(1e-3))
 		}
+		tab.GELUErfMul(dst, x, nil)
+		for i, v := range dst {
+			want := float64(x[i]) * 0.5 * (1 + math.Erf(float64(x[i])/math.Sqrt2)) // cancels below -1
+			if math.IsInf(float64(x[i]), -1) {
+				want = 0
+			}
+			abs := 0.0
+			if x[i] < -1 {
+				abs = 1e-14
+			}
+			within(t, fmt.Sprint(tier, ": exact gelu of ", x[i]), i, v, want, 1, abs)
+		}
+		// Without a second factor it is one.
+		for _, f := range []func(dst, g, u []float32){tab.SiLUMul, tab.GELUMul, tab.GELUErfMul} {
+			again := make([]float32, len(x)-1)
+			f(again, x[1:], nil)
+			f(dst[1:], x[1:], one[1:])
+			for i, v := range again {
+				if v != dst[1+i] && v == v {
+					t.Fatalf("%v: element %d of %g: %g without a factor, %g with 1", tier, i, x[1+i], v, dst[1+i])
+				}
+			}
+		}
 		// The second factor counts.
 		two := []float32{3, 2, -1}
 		tab.SiLUMul(dst[:3], two, []float32{0.5, -2, 4})
