@@ -171,7 +171,7 @@ func (p *program) request(m *generate.Model, text string, limit int) (request, e
 		return request{r.IDs, r.Text}, err
 	}
 	r, err := render(text)
-	if err != nil || o.truncate == "" || limit == 0 {
+	if err != nil || o.truncate == "" || limit == 0 || len(r.ids) <= limit {
 		return r, err
 	}
 	return p.cutText(m, r, render, text, limit)
@@ -191,7 +191,7 @@ func (p *program) cutIDs(m *generate.Model, r request, limit int) request {
 		return r
 	}
 	n := p.o.room(limit)
-	p.app.Warn("the prompt has %d tokens, the context %d; its %s is cut, %d tokens stay", len(r.ids), limit, p.o.truncate, n)
+	p.warnCut(len(r.ids), limit, n)
 	if p.o.truncate == "tail" {
 		r.ids = r.ids[:n]
 	} else {
@@ -206,17 +206,17 @@ func (p *program) cutIDs(m *generate.Model, r request, limit int) request {
 }
 
 // cutText cuts the user's text so that its rendering fits. Cut text is not encoded as a part of the whole was, so it is tried again
-// where the rendering is still too long.
+// where the rendering is still too long. Where the template alone leaves no room, the prompt stays too long.
 func (p *program) cutText(m *generate.Model, r request, render func(string) (request, error), text string, limit int) (request, error) {
-	if len(r.ids) <= limit {
-		return r, nil
-	}
-	n := p.o.room(limit)
-	p.app.Warn("the prompt has %d tokens, the context %d; its %s is cut, %d tokens stay", len(r.ids), limit, p.o.truncate, n)
-	for over := len(r.ids) - n; over > 0; over = len(r.ids) - n {
-		ids := m.EncodePrompt(text, generate.Encoding{NoBOS: true})
+	encode := func() []int32 { return m.EncodePrompt(text, generate.Encoding{NoBOS: true}) }
+	was := len(r.ids)
+	frame := was - len(encode()) // tokens of the template
+	// If the template takes more than half, the text and the answer share the rest.
+	n := max(p.o.room(limit), (limit+frame)/2)
+	for len(r.ids) > limit || len(r.ids) > n && len(r.ids) < was {
+		ids, over := encode(), len(r.ids)-n
 		if over >= len(ids) {
-			break // the template alone is too long
+			break
 		}
 		if p.o.truncate == "tail" {
 			ids = ids[:len(ids)-over]
@@ -229,7 +229,14 @@ func (p *program) cutText(m *generate.Model, r request, render func(string) (req
 			return r, err
 		}
 	}
+	if len(r.ids) < was {
+		p.warnCut(was, limit, len(r.ids))
+	}
 	return r, nil
+}
+
+func (p *program) warnCut(was, limit, now int) {
+	p.app.Warn("the prompt has %d tokens, the context %d; its %s is cut, %d tokens stay", was, limit, p.o.truncate, now)
 }
 
 func (p *program) textOf(m *generate.Model, ids []int32) string {

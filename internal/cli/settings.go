@@ -90,7 +90,7 @@ func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
 	}
 	source := "default"
 	switch env, key := os.Getenv(EnvName(f.Name)), a.Name+"."+f.Name; {
-	case a.values[f.Name].Source != "" && a.values[f.Name].Source != "flag": // decided before, in another flag set
+	case a.values[f.Name].Source != "": // decided before, in another flag set
 		return nil
 	case f.Changed:
 		source = "flag"
@@ -191,9 +191,9 @@ func (a *App) checkKeys(v *viper.Viper, path string) error {
 	return nil
 }
 
-// AddConfigCommand adds "config", which prints what is in force and where it came from.
+// AddConfigCommand adds "config", which prints what is in force and where it came from. It takes the flags that the root command has by now.
 func (a *App) AddConfigCommand() {
-	a.NewCommand("config", "print the settings in force and where they came from",
+	c := a.NewCommand("config", "print the settings in force and where they came from",
 		"Prints every setting with its value and its source: a flag, an environment variable, the settings file or the default.",
 		func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -201,6 +201,8 @@ func (a *App) AddConfigCommand() {
 			}
 			return a.printConfig()
 		})
+	c.Flags().SortFlags = false
+	c.Flags().AddFlagSet(a.Root.Flags())
 }
 
 func (a *App) printConfig() error {
