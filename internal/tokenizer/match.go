@@ -204,6 +204,10 @@ func (m *matcher) split(dst []span, text string, lo, hi int) []span {
 	w.load(m.marks[len(m.marks)-1].hi, max(0, m.marks[len(m.marks)-1].hi-segmentBytes))
 	gap, plane := 0, ctxStart
 	for pos := 0; pos <= len(text); {
+		if pos < len(text) && m.p.planes == 1 && !m.p.starts[text[pos]] {
+			pos++ // an ASCII byte with which nothing begins
+			continue
+		}
 		end, endPlane := w.match(pos, plane)
 		if end < 0 || end == pos {
 			if end == pos && pos > gap {

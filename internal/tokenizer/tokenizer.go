@@ -228,9 +228,9 @@ func (t *Tokenizer) setJoins() {
 	}
 }
 
-// The cache of a scratch: words up to cacheWordMax bytes, one for each hash, forgotten when their bytes and ids are too many.
+// The cache of a scratch: words up to cacheWordMax bytes, two for each hash, forgotten when their bytes and ids are too many.
 const (
-	cacheSlots   = 1 << 14
+	cacheSlots   = 1 << 15
 	cacheWordMax = 40
 	cacheBytes   = 1 << 20
 )
@@ -262,8 +262,14 @@ func (t *Tokenizer) word(dst []int32, s *scratch, word string) []int32 {
 	}
 	hash := maphash.String(t.index.seed, word)
 	c := &s.slots[hash%cacheSlots]
-	if c.hash == hash && int(c.n) == len(word) && string(s.words[c.word:c.word+uint32(c.n)]) == word {
-		return append(dst, s.ids[c.ids:c.ids+uint32(c.k)]...)
+	for range 2 {
+		if c.hash == hash && int(c.n) == len(word) && string(s.words[c.word:c.word+uint32(c.n)]) == word {
+			return append(dst, s.ids[c.ids:c.ids+uint32(c.k)]...)
+		}
+		c = &s.slots[hash%cacheSlots^1]
+	}
+	if c.n > 0 { // the neighbour is taken
+		c = &s.slots[hash%cacheSlots]
 	}
 	n := len(dst)
 	dst = t.encodeWord(dst, &s.merger, word)
