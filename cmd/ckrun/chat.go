@@ -61,7 +61,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), context: limit}
 	defer c.s.Close()
 	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
-	if cli.IsTerminal(p.app.In) {
+	if cli.IsTerminal(p.app.In) && !p.app.Common.JSON {
 		err = c.terminal(ctx)
 	} else {
 		err = c.lines(ctx, p.app.In)
@@ -92,8 +92,7 @@ func (c *talk) answer(ctx context.Context, emit func(generate.Event) error) (gen
 
 // lines reads messages as JSON and answers each user turn.
 func (c *talk) lines(ctx context.Context, in *os.File) error {
-	count := &lineCounter{r: in}
-	dec := json.NewDecoder(count)
+	dec := json.NewDecoder(&bounded{r: in})
 	for {
 		var raw json.RawMessage
 		err := readJSON(ctx, dec, &raw)
@@ -107,6 +106,9 @@ func (c *talk) lines(ctx context.Context, in *os.File) error {
 			return cli.Interrupted()
 		case err != nil:
 			return cli.Input("stdin: byte %d: no JSON: %s; give lines such as {\"role\": \"user\", \"content\": \"Hello\"}", dec.InputOffset(), jsonWhy(err))
+		}
+		if at := invalidUTF8(string(raw)); at >= 0 {
+			return cli.Input("stdin: byte %d (0x%02x) is not UTF-8; convert the text, with iconv for example", dec.InputOffset()-int64(len(raw)-at), raw[at])
 		}
 		messages, err := parseMessages(raw)
 		if err != nil {
@@ -130,15 +132,15 @@ func readJSON(ctx context.Context, dec *json.Decoder, raw *json.RawMessage) erro
 	}
 }
 
-// lineCounter bounds what is read.
-type lineCounter struct {
+// bounded is a reader that refuses more than maxText bytes.
+type bounded struct {
 	r io.Reader
 	n int64
 }
 
-func (l *lineCounter) Read(b []byte) (int, error) {
-	n, err := l.r.Read(b)
-	if l.n += int64(n); l.n > maxText {
+func (r *bounded) Read(b []byte) (int, error) {
+	n, err := r.r.Read(b)
+	if r.n += int64(n); r.n > maxText {
 		return 0, fmt.Errorf("more than %d MiB", maxText>>20)
 	}
 	return n, err

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode/utf8"
 
@@ -40,6 +42,7 @@ type App struct {
 
 	values   map[string]Setting // by flag name, after settings were applied
 	signals  signals
+	exitMu   sync.Mutex
 	exitOnce []func()
 	helpErr  error // of writing the help; cobra has no way for it
 }
@@ -187,7 +190,7 @@ func (a *App) Report(err error) int {
 	case code == ExitInterrupt:
 		a.errorLine("interrupted")
 	case code == ExitInternal:
-		a.errorLine("internal error: " + Line(err) + a.reportHint())
+		a.errorLine("internal error: " + strings.TrimPrefix(Line(err), "internal error: ") + a.reportHint())
 	default:
 		a.errorLine(Line(err))
 	}
@@ -231,12 +234,19 @@ func panicPlace() string {
 }
 
 // OnExit registers what must happen before the process ends, in whatever way: temporary files, the terminal's mode.
-func (a *App) OnExit(f func()) { a.exitOnce = append(a.exitOnce, f) }
+func (a *App) OnExit(f func()) {
+	a.exitMu.Lock()
+	a.exitOnce = append(a.exitOnce, f)
+	a.exitMu.Unlock()
+}
 
+// cleanup also runs on the signals' goroutine, before the process is ended there.
 func (a *App) cleanup() {
-	for len(a.exitOnce) > 0 {
-		f := a.exitOnce[len(a.exitOnce)-1]
-		a.exitOnce = a.exitOnce[:len(a.exitOnce)-1]
+	a.exitMu.Lock()
+	list := a.exitOnce
+	a.exitOnce = nil
+	a.exitMu.Unlock()
+	for _, f := range slices.Backward(list) {
 		f()
 	}
 }

@@ -139,7 +139,9 @@ func TestErrorLines(t *testing.T) {
 		{nil, &fs.PathError{Op: "open", Path: "f", Err: syscall.EACCES}, 4, "f: permission denied; check who may use it (ls -l)"},
 		{nil, fmt.Errorf("map: %w", syscall.ENOMEM), 4, "map: cannot allocate memory"},
 		{nil, Check("slower"), 1, "slower"},
+		{nil, Input("m.gguf: %w", errors.New("m.gguf: offset 0x0: bad")), 3, "m.gguf: offset 0x0: bad"},
 		{nil, errors.New("odd"), 5, internal},
+		{nil, errors.New("internal error: odd"), 5, internal},
 		{nil, context.Canceled, 130, "interrupted"},
 	} {
 		ta := newTestApp(t)

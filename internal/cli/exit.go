@@ -111,6 +111,10 @@ func Line(err error) string {
 	if errors.As(err, &pe) {
 		s = strings.Replace(s, pe.Error(), pe.Path+": "+pe.Err.Error()+pathHint(pe), 1)
 	}
+	// Layers that each know the file name it: once is enough.
+	if i := strings.Index(s, ": "); i > 0 && strings.HasPrefix(s[i+2:], s[:i+2]) {
+		s = s[i+2:]
+	}
 	return escape(s)
 }
 

@@ -200,6 +200,81 @@ func TestStartTime(t *testing.T) {
 	}
 }
 
+// TestInterruptWaiting interrupts programs that wait for more of their stdin.
+func TestInterruptWaiting(t *testing.T) {
+	dir := buildPrograms(t)
+	for _, c := range []struct {
+		arg string
+		sig syscall.Signal
+	}{{"--raw", syscall.SIGINT}, {"--raw", syscall.SIGTERM}, {"chat", syscall.SIGINT}, {"tokenize", syscall.SIGINT}} {
+		in, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		defer w.Close()
+		cmd := exec.Command(filepath.Join(dir, "ckrun"), c.arg)
+		var stderr bytes.Buffer
+		cmd.Stdin, cmd.Stderr = in, &stderr
+		if _, err := w.WriteString("{"); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+		for unread := 1; unread > 0 && !exited(cmd.Process.Pid); {
+			time.Sleep(time.Millisecond)
+			if unread, err = unix.IoctlGetInt(int(w.Fd()), unix.TIOCINQ); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := cmd.Process.Signal(c.sig); err != nil {
+			t.Fatal(err)
+		}
+		if code := exitCode(cmd.Wait()); code != 130 || stderr.Len() > 0 {
+			t.Errorf("%s, %v: code %d, %s", c.arg, c.sig, code, stderr.String())
+		}
+		kill.Stop()
+	}
+}
+
+// TestFileTruncatedInUse cuts a model's file while the program reads it through its mapping: exit code 3 and one line.
+func TestFileTruncatedInUse(t *testing.T) {
+	dir := buildPrograms(t)
+	b, err := os.ReadFile(testkit.Data(t, "models/stories260K/model.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", path, "--no-pack", "--raw", "-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "x")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+	defer kill.Stop()
+	if _, err := io.ReadFull(out, make([]byte, 20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, out)
+	code := exitCode(cmd.Wait())
+	if !strings.HasPrefix(stderr.String(), "ckrun: error: "+path+": ") || strings.Count(stderr.String(), "\n") != 1 || code != 3 {
+		t.Errorf("code %d, %s", code, stderr.String())
+	}
+}
+
 // terminal is a program on a pseudo-terminal.
 type terminal struct {
 	t    *testing.T
