@@ -17,6 +17,14 @@ import (
 	"ck/internal/testkit"
 )
 
+// bf16Floor: mistral-window-hf has BF16 weights, but no file that llama.cpp could measure, so its tolerance for rounded activations is
+// the bare minimum of 2e-3 that the collection gives to F16. Activations rounded to BF16 alone put the float64 interpreter 3.5e-3 to 6e-3
+// away; the other BF16 models of the collection, whose tolerance was measured, allow 2.5e-2 and 3.1e-2.
+var bf16Floor = struct {
+	model string
+	tol   float64
+}{"mistral-window-hf", 0.02}
+
 // way is one way to compute the same logits.
 type way struct {
 	threads, ubatch int
@@ -109,7 +117,11 @@ func referenceSequence(t *testing.T, c *testkit.Case, s *testkit.Sequence, form 
 			got := logits(t, m, opt, s.IDs)
 			if want == nil {
 				want = got
-				if v := c.Compare(t, s, "exact", got, 0, !f32 && typ == quant.BF16); !v.OK {
+				tol := 0.0
+				if filepath.Base(c.Dir) == bf16Floor.model && !f32 {
+					tol = bf16Floor.tol
+				}
+				if v := c.Compare(t, s, "exact", got, tol, !f32 && typ == quant.BF16); !v.OK {
 					t.Errorf("%s: %s", label, v.Text)
 				}
 				continue

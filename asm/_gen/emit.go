@@ -92,7 +92,7 @@ var families = map[string][]func(){}
 func main() {
 	want := os.Args[1:]
 	if len(want) == 0 {
-		want = []string{"dot", "attn", "elem"}
+		want = []string{"dot", "attn", "elem", "roof"}
 	}
 	for _, f := range want {
 		for _, w := range families[f] {

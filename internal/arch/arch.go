@@ -16,6 +16,7 @@ type Source interface {
 	String(key string) (string, bool)
 	Int(key string) (int64, bool)
 	Float(key string) (float64, bool)
+	Bools(key string) ([]bool, bool)
 	Shape(tensor string) (rows, cols int, ok bool)
 	Vector(tensor string) ([]float32, error)
 }

@@ -14,6 +14,18 @@ type dense struct {
 	qkNorm bool // RMSNorm of each query and key head
 }
 
+// windows is the sliding window of each layer, 0 for none: of all layers where the file has no pattern.
+func (h *hparams) windows(layers int) func(layer int) int {
+	window := h.size("attention.sliding_window", 0)
+	pattern, _ := h.src.Bools(h.arch + ".attention.sliding_window_pattern")
+	return func(l int) int {
+		if len(pattern) > 0 && (l >= len(pattern) || !pattern[l]) {
+			return 0
+		}
+		return window
+	}
+}
+
 func (d dense) build(h *hparams) (*graph.Graph, error) {
 	var (
 		hidden = h.need("embedding_length")
@@ -22,7 +34,7 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		heads  = h.need("attention.head_count")
 		kv     = h.size("attention.head_count_kv", heads)
 		eps    = float32(h.float("attention.layer_norm_rms_epsilon", 1e-5))
-		window = h.size("attention.sliding_window", 0)
+		window = h.windows(layers)
 	)
 	if h.err != nil {
 		return nil, h.err
@@ -73,7 +85,7 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		turn := graph.Rotate{D: headK, Neox: d.neox}
 		q = one(turn, b+"rope_q", g.Width(q), []graph.ValueID{q})
 		k = one(turn, b+"rope_k", g.Width(k), []graph.ValueID{k})
-		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window})
+		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window(l)})
 		o := one(graph.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
 			[]graph.ValueID{q, k, v})
 		o = linear(b+"attn_output", hidden, graph.SlicesFor(heads*headV, kv), o)

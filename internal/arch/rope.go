@@ -81,6 +81,6 @@ func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64, orig int) 
 	}
 	r.Scale = 1
 	if factor > 1 {
-		r.Scale = (0.1*math.Log(factor) + 1) * h.float("rope.scaling.attn_factor", 1)
+		r.Scale = (0.1*math.Log(factor) + 1) * h.float("rope.scaling.yarn_attn_factor", h.float("rope.scaling.attn_factor", 1))
 	}
 }

@@ -23,14 +23,10 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			binary.LittleEndian.PutUint32(row[4*d:], math.Float32bits(x))
 		}
 	case quant.F16, quant.BF16:
-		round := elem.F32ToF16
-		if f.Type == quant.BF16 {
-			round = elem.F32ToBF16
-		}
 		var h [64]uint16
 		for d0 := 0; d0 < f.D; d0 += len(h) {
 			n := min(f.D-d0, len(h))
-			round(f.ew, h[:n], k[d0:][:n])
+			f.round(h[:n], k[d0:][:n])
 			for d, x := range h[:n] {
 				binary.LittleEndian.PutUint16(kb[2*(BlockKeys*(d0+d)+i):], x)
 			}
@@ -39,7 +35,7 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 		clear(row[2*f.Dv:])
 		for d0 := 0; d0 < f.Dv; d0 += len(h) {
 			n := min(f.Dv-d0, len(h))
-			round(f.ew, h[:n], v[d0:][:n])
+			f.round(h[:n], v[d0:][:n])
 			for d, x := range h[:n] {
 				binary.LittleEndian.PutUint16(row[2*(d0+d):], x)
 			}
@@ -78,6 +74,15 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			copy(vq[16*(f.vn*i+b):], q[:])
 			binary.LittleEndian.PutUint16(vb[2*(f.vn*i+b):], h)
 		}
+	}
+}
+
+// round converts src to the format's 16-bit floats. (Not a function variable: h would move to the heap.)
+func (f *KVFormat) round(h []uint16, src []float32) {
+	if f.Type == quant.BF16 {
+		elem.F32ToBF16(f.ew, h, src)
+	} else {
+		elem.F32ToF16(f.ew, h, src)
 	}
 }
 

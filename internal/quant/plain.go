@@ -11,7 +11,7 @@ func F16ToF32(h uint16) float32 {
 	bits := uint32(h&0x7fff) << 13
 	if bits >= 0x7c00<<13 {
 		if bits > 0x7c00<<13 {
-			bits |= 0x400 << 13
+			bits |= 0x200 << 13
 		}
 		return math.Float32frombits(sign | 0x7f800000 | bits)
 	}
