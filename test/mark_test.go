@@ -163,3 +163,31 @@ func max64(v []float64) float64 {
 	}
 	return m
 }
+
+// BenchmarkDecode generates tokens with one model and thread count; ns/op is the time of a token.
+func BenchmarkDecode(b *testing.B) {
+	for _, typ := range []quant.Type{quant.Q8_0, quant.Q4_K, quant.BF16} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("shape=llama-3.2-1b/type=%s/threads=%d", typ, threads), func(b *testing.B) {
+				e, err := engine.Open(synthetic(b, "llama-3.2-1b", typ), engine.Options{Threads: threads})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer e.Close()
+				seq := e.NewSeq()
+				one := func() {
+					if err := e.Forward(context.Background(), seq, []int32{1000}, engine.Last, func(int, []float32) error { return nil }); err != nil {
+						b.Fatal(err)
+					}
+					e.Truncate(seq, 32)
+				}
+				one()
+				defer e.Hold()()
+				b.SetBytes(e.WeightBytes())
+				for b.Loop() {
+					one()
+				}
+			})
+		}
+	}
+}
