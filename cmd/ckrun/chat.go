@@ -68,6 +68,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 	}
 	if p.o.stat && c.turn > 0 {
 		p.printStat(e, c.last, load)
+		p.printRoof(e, c.last)
 	}
 	return err
 }

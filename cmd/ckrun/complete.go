@@ -140,6 +140,7 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 	}
 	if o.stat {
 		p.printStat(e, res, load)
+		p.printRoof(e, res)
 	}
 	if res.Finish == generate.FinishInterrupt {
 		return cli.Interrupted()

@@ -13,6 +13,9 @@ import (
 
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/measure"
+	"ck/internal/plan"
+	"ck/internal/team"
 )
 
 // printStat says on stderr how fast it was and where the memory is.
@@ -23,8 +26,7 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 	line("prefill", "%s", phase(res.Prefill))
 	decode := phase(res.Decode)
 	if res.Decode.Tokens > 0 {
-		// Each token reads all weights once, and the keys and values of all positions before it.
-		decode += fmt.Sprintf(", %.2f GB/s of weights", res.Decode.Rate()*float64(e.WeightBytes())/1e9)
+		decode += fmt.Sprintf(", %.2f GB/s of weights", weightRate(e, res.Decode)/1e9)
 	}
 	line("decode", "%s", decode)
 	if res.FirstNs > 0 {
@@ -39,6 +41,49 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 		line("nodes", "%s", nodePages(f))
 		f.Close()
 	}
+}
+
+// printRoof says how much of the workers' read bandwidth the decoding used; it is measured now.
+func (p *program) printRoof(e *engine.Engine, res generate.Result) {
+	if roof, ok := readRoof(e); ok && res.Decode.Tokens > 0 {
+		fmt.Fprintf(p.app.Err, "%-9s %.1f GB/s read bandwidth of %d workers; decode used %.0f %%\n", "roof", roof/1e9, e.Threads(plan.One),
+			weightRate(e, res.Decode)/roof*100)
+	}
+}
+
+// weightRate is how fast the weights were read, in bytes per second: each once for a token.
+func weightRate(e *engine.Engine, ph generate.Phase) float64 {
+	return ph.Rate() * float64(e.WeightBytes())
+}
+
+// roofBytes is what measure.Roofs takes for each worker.
+const roofBytes = 512 << 20
+
+// readRoof measures the read bandwidth of the workers in bytes per second. It takes a second or two; it is left out where the
+// weights fit into a cache, which is faster, and where its memory is not to spare.
+func readRoof(e *engine.Engine) (float64, bool) {
+	workers := e.Threads(plan.One)
+	left, _ := e.Machine.Memory()
+	if e.WeightBytes() < 2*e.Machine.L3.Bytes || e.WeightBytes() < 64<<20 || left < int64(workers)*roofBytes*2 {
+		return 0, false
+	}
+	t, err := team.New(e.Machine.CPUsFor(workers), team.Options{Pin: true})
+	if err != nil {
+		return 0, false
+	}
+	defer t.Close()
+	r, err := measure.NewRoofs(t)
+	if err != nil {
+		return 0, false
+	}
+	defer r.Close()
+	best := 0.0
+	for range 16 { // several loops take turns; a busy machine needs more than one try
+		if best, err = r.Read(); err != nil {
+			return 0, false
+		}
+	}
+	return best, true
 }
 
 func phase(ph generate.Phase) string {

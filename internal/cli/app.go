@@ -163,6 +163,7 @@ func (a *App) Run(args []string) (code int) {
 	a.Root.SetGlobalNormalizationFunc(alias)
 	if len(args) > 0 && strings.HasPrefix(args[0], "__complete") {
 		a.registerCompletions()
+		return a.complete(args)
 	}
 	a.Root.SetArgs(a.rewrite(args))
 	a.Root.SetOut(a.Out)

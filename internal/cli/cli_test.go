@@ -443,6 +443,10 @@ func TestHelpVersionCompletionMan(t *testing.T) {
 		}
 	}
 	ta = newTestApp(t)
+	if _, out, _ := ta.run("__complete", ""); out != "chat\ttalk\nconfig\tprint the settings in force and where they came from\n:4\n" {
+		t.Errorf("completion of the first word: %q", out)
+	}
+	ta = newTestApp(t)
 	if _, out, _ := ta.run("__complete", "--cpu", "av"); !strings.HasPrefix(out, "go\navx2\navxvnni\navx512\n") {
 		t.Errorf("completion of --cpu av: %s", out)
 	}

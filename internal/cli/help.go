@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -188,6 +189,26 @@ func (a *App) Completion(w io.Writer, shell string) error {
 		return a.Root.GenFishCompletion(w, true)
 	}
 	return Usage("--completion: %q is not one of bash, zsh, fish", shell)
+}
+
+// complete answers the completion scripts. cobra lists its help command though it is hidden and cannot be removed.
+func (a *App) complete(args []string) int {
+	var b bytes.Buffer
+	a.Root.SetArgs(args)
+	a.Root.SetOut(&b)
+	a.Root.SetErr(io.Discard)
+	if err := a.Root.Execute(); err != nil {
+		return a.Report(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.HasPrefix(line, "__") {
+			continue
+		}
+		if _, err := io.WriteString(a.Out, line); err != nil {
+			return a.Report(OutError(err))
+		}
+	}
+	return ExitOK
 }
 
 // registerCompletions tells cobra the words that flags take; only its hidden completion command asks for them.
