@@ -18,7 +18,7 @@ import (
 )
 
 // maxText bounds what is read as one text: far more than any context holds.
-const maxText = 256 << 20
+const maxText = 64 << 20
 
 // errNoPrompt says that there is nothing to do.
 var errNoPrompt = errors.New("no prompt")

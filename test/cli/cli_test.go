@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -272,6 +273,63 @@ func TestFileTruncatedInUse(t *testing.T) {
 	code := exitCode(cmd.Wait())
 	if !strings.HasPrefix(stderr.String(), "ckrun: error: "+path+": ") || strings.Count(stderr.String(), "\n") != 1 || code != 3 {
 		t.Errorf("code %d, %s", code, stderr.String())
+	}
+}
+
+// TestDamagedModels opens every file of the malformed ones, and the odd ones that hold no model: exit code 3, one line, nothing on
+// stdout.
+func TestDamagedModels(t *testing.T) {
+	dir := buildPrograms(t)
+	for _, set := range []string{"gguf-malformed", "safetensors-malformed"} {
+		files, err := filepath.Glob(filepath.Join(testkit.Data(t, set), "*"))
+		if err != nil || len(files) < 50 {
+			t.Fatalf("%d files in %s, %v", len(files), set, err)
+		}
+		for _, f := range files {
+			cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", f, "-n", "1", "x")
+			var out, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &stderr
+			if code := exitCode(cmd.Run()); code != 3 || out.Len() > 0 || strings.Count(stderr.String(), "\n") != 1 ||
+				!strings.HasPrefix(stderr.String(), "ckrun: error: "+f) {
+				t.Errorf("%s: code %d, stdout %q, stderr %s", f, code, out.String(), stderr.String())
+			}
+		}
+	}
+}
+
+// TestTrainedGreedy compares the greedy ids of trained-qwen3 with those that an independent program computed.
+func TestTrainedGreedy(t *testing.T) {
+	dir := buildPrograms(t)
+	b, err := os.ReadFile(testkit.Data(t, "models/trained-qwen3/expected_greedy.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want struct {
+		Start string
+		IDs   []int32
+	}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"model.gguf", "hf"} {
+		m := testkit.Data(t, "models/trained-qwen3/"+form)
+		args := []string{"-m", m, "--raw", "-p", want.Start}
+		prompt, err := exec.Command(filepath.Join(dir, "ckrun"), append(args, "--show-prompt", "--print-ids")...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(strings.Fields(string(prompt)))
+		out, err := exec.Command(filepath.Join(dir, "ckrun"), append(args, "--temp", "0", "-n", strconv.Itoa(len(want.IDs)-n), "--print-ids")...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, id := range want.IDs {
+			all = append(all, strconv.Itoa(int(id)))
+		}
+		if got := strings.Join(strings.Fields(string(prompt)+string(out)), " "); got != strings.Join(all, " ") {
+			t.Errorf("%s:\n got %s\nwant %s", form, got, strings.Join(all, " "))
+		}
 	}
 }
 
