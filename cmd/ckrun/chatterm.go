@@ -243,11 +243,11 @@ func (c *talk) command(line string) error {
 	}
 	for _, cmd := range commands {
 		if cmd.name == name {
-			if err := cmd.run(c, strings.TrimSpace(args)); err != nil && !errors.Is(err, io.EOF) {
-				return commandError{err}
-			} else {
+			err := cmd.run(c, strings.TrimSpace(args))
+			if err == nil || errors.Is(err, io.EOF) {
 				return err
 			}
+			return commandError{err}
 		}
 	}
 	return cli.Usage("%s: no such command; /help lists them, // at the beginning sends the line as it is", name)

@@ -81,7 +81,14 @@ func (p *program) noPrompt(cmd *cobra.Command, m *generate.Model) error {
 }
 
 func (p *program) showPrompt(r request) error {
-	if p.o.printIDs {
+	switch {
+	case p.app.Common.JSON:
+		return p.app.PrintJSON(struct {
+			Schema string  `json:"schema"`
+			Text   string  `json:"text"`
+			IDs    []int32 `json:"ids"`
+		}{"ckrun.prompt/1", r.text, r.ids})
+	case p.o.printIDs:
 		return p.printIDs(r.ids)
 	}
 	return cli.OutError(p.writeText(r.text))

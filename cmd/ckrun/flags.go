@@ -141,6 +141,8 @@ func (o *options) check(c *cli.App) error {
 	switch {
 	case o.jsonl && c.Common.JSON:
 		return cli.Usage("--jsonl: contradicts --json; choose one")
+	case o.explain != "" && (o.jsonl || c.Common.JSON):
+		return cli.Usage("--explain: the plan has no JSON form; leave --json out")
 	case o.logprobs > 0 && !o.jsonl:
 		return cli.Usage("--logprobs: the probabilities are in the events of --jsonl; add it")
 	case o.raw && o.template != "":

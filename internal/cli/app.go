@@ -96,7 +96,7 @@ func (a *App) commonFlags() {
 	g.Text(&c.Model, "model", "m", "", "PATH", "GGUF file (first part of a split), Hugging Face folder; default: the built-in model")
 	g.Int(&c.Threads, "threads", "t", 0, 1, 4096, "N", "workers; default: what the machine and its limits grant")
 	g.Enum(&c.CPU, "cpu", "", "", "TIER", []string{"go", "avx2", "avxvnni", "avx512", "vnni", "amx"}, "instruction set tier; default: the best one")
-	g.Enum(&c.NUMA, "numa", "", "auto", "MODE", []string{"auto", "off"}, "memory placement")
+	g.Enum(&c.NUMA, "numa", "", "auto", "MODE", []string{"auto", "off"}, "memory placement; so far both modes leave it to the system")
 	g.Size(&c.MemLimit, "mem-limit", "", 0, "SIZE", "bytes that weights and cache may take (4G, 512MiB); default: what the machine has")
 	g.Bool(&c.Quiet, "quiet", "q", "no warnings, no progress")
 	g.Bool(&c.Verbose, "verbose", "v", "say what was decided: threads, tier, memory")
