@@ -51,7 +51,7 @@ var (
 		for _, v := range unsafe.Slice((*[8]uint64)(a.P), a.N/64) {
 			s |= v[0] | v[1] | v[2] | v[3] | v[4] | v[5] | v[6] | v[7]
 		}
-		sink = float64(s)
+		Sink = float64(s)
 	}}
 	peakGo = Peak{Name: "go float32", Ops: 16, run: func(a *args) {
 		var s [8]float32
@@ -60,9 +60,9 @@ var (
 			s[0], s[1], s[2], s[3] = s[0]*x+x, s[1]*x+x, s[2]*x+x, s[3]*x+x
 			s[4], s[5], s[6], s[7] = s[4]*x+x, s[5]*x+x, s[6]*x+x, s[7]*x+x
 		}
-		sink = float64(s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7])
+		Sink = float64(s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7])
 	}}
 )
 
-// sink keeps results alive.
-var sink float64
+// Sink keeps results alive.
+var Sink float64

@@ -49,7 +49,6 @@ type value struct {
 	meta  string
 	set   func(string) error
 	get   func() string
-	zero  bool
 	enums []string
 }
 

@@ -59,7 +59,6 @@ type Engine struct {
 	arena   *numa.Region
 	regions []*numa.Region
 	mem     memory
-	ids     []int32 // of the walk's batch
 	batch   walk.Batch
 }
 

@@ -148,10 +148,10 @@ func TestHostile(t *testing.T) {
 	var slowest time.Duration
 	var most uint64
 	for name, src := range all {
-		err, took, used := measure(src)
+		took, used, err := measure(src)
 		for range 2 { // other work on the machine may have taken the time
 			if took > time.Second {
-				err, took, used = measure(src)
+				took, used, err = measure(src)
 			}
 		}
 		var e *Error
@@ -169,7 +169,7 @@ func TestHostile(t *testing.T) {
 }
 
 // measure parses and renders a template; used is how far heap and stacks grew, garbage included.
-func measure(src string) (err error, took time.Duration, used uint64) {
+func measure(src string) (took time.Duration, used uint64, err error) {
 	runtime.GC()
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -183,7 +183,7 @@ func measure(src string) (err error, took time.Duration, used uint64) {
 	took = time.Since(start)
 	close(stop)
 	most, base := <-peak, before.HeapAlloc+before.StackInuse
-	return err, took, most - min(most, base)
+	return took, most - min(most, base), err
 }
 
 // watchHeap reports the largest heap seen until stop is closed.

@@ -48,8 +48,7 @@ func readKV(b []byte) mapKV {
 		}
 		return v
 	}
-	var value func(kind uint32) any
-	value = func(kind uint32) any {
+	value := func(kind uint32) any {
 		switch kind {
 		case 6:
 			return math.Float32frombits(u32())

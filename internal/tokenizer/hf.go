@@ -419,7 +419,7 @@ func (t *Tokenizer) hfPreTokenizer(parts []hfPart) error {
 
 func (t *Tokenizer) hfMetaspace(p hfPart, i int) error {
 	if p.Replacement != "" && p.Replacement != escapedSpace || i > 0 {
-		return fmt.Errorf("Metaspace after others or with %q: %w", p.Replacement, ErrUnsupported)
+		return fmt.Errorf("pre-tokenizer Metaspace after others or with %q: %w", p.Replacement, ErrUnsupported)
 	}
 	t.escape, t.prefixOnce = true, true
 	switch {
