@@ -60,15 +60,40 @@ func Find(name string) (Shape, error) {
 	return s, nil
 }
 
-// tensors lists the model's tensors; typ is the type of its matrices.
-func (s Shape) tensors(typ quant.Type) []gguf.TensorInfo {
+// Pure lists the model's tensors with matrices of one type, F16 where a row is no multiple of its block.
+func (s Shape) Pure(typ quant.Type) []gguf.TensorInfo {
+	out := s.tensors()
+	for i := range out {
+		switch t := &out[i]; {
+		case len(t.Shape) < 2:
+		case t.Shape[0]%typ.BlockElems() != 0:
+			t.Type = quant.F16
+		default:
+			t.Type = typ
+		}
+	}
+	return out
+}
+
+// Mixed lists the model's tensors with the types that a recipe gives them. The error names a tensor that it has no type for.
+func (s Shape) Mixed(r quant.Recipe) ([]gguf.TensorInfo, error) {
+	out := s.tensors()
+	ask := make([]quant.RecipeTensor, len(out))
+	for i, t := range out {
+		ask[i] = quant.RecipeTensor{Name: t.Name, Shape: t.Shape, Type: t.Type}
+	}
+	types, err := r.Types(quant.RecipeModel{Arch: s.Arch, Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads}, ask)
+	for i := range types {
+		out[i].Type = types[i]
+	}
+	return out, err
+}
+
+// tensors lists the model's tensors, matrices in BF16.
+func (s Shape) tensors() []gguf.TensorInfo {
 	var out []gguf.TensorInfo
 	matrix := func(name string, rows, cols int) {
-		t := typ
-		if cols%t.BlockElems() != 0 {
-			t = quant.F16
-		}
-		out = append(out, gguf.TensorInfo{Name: name, Type: t, Shape: []int{cols, rows}})
+		out = append(out, gguf.TensorInfo{Name: name, Type: quant.BF16, Shape: []int{cols, rows}})
 	}
 	vector := func(name string, n int) {
 		out = append(out, gguf.TensorInfo{Name: name, Type: quant.F32, Shape: []int{n}})
@@ -166,32 +191,59 @@ const pieceBytes = 4 << 20
 
 // Write streams a model of shape s to w: matrices of type typ (F16 where a row is no multiple of its block), everything from seed.
 func Write(w io.Writer, name string, s Shape, typ quant.Type, seed uint64) error {
-	infos := s.tensors(typ)
-	g, err := gguf.NewWriter(w, s.metadata(name), infos)
+	return WriteTensors(w, name, s, s.Pure(typ), 0, seed, nil)
+}
+
+// WriteTensors streams a model of shape s to w with the tensors that Pure or Mixed list. fileType, unless 0, becomes
+// general.file_type. at, unless nil, is told after each piece how many bytes of tensors were written; its error ends the work.
+func WriteTensors(w io.Writer, name string, s Shape, tensors []gguf.TensorInfo, fileType int, seed uint64, at func(done int64) error) error {
+	kv := s.metadata(name)
+	if fileType != 0 {
+		kv.Set("general.file_type", uint32(fileType))
+	}
+	g, err := gguf.NewWriter(w, kv, tensors)
 	if err != nil {
 		return err
 	}
-	for i, t := range infos {
-		rows := 1
-		for _, n := range t.Shape[1:] {
-			rows *= n
-		}
-		if err := writeTensor(g, t.Type, rows, t.Shape[0], seed+uint64(i)<<32); err != nil {
+	counted := &counter{w: g, at: at}
+	for i, t := range tensors {
+		if err := writeTensor(counted, t.Type, rowsOf(t), t.Shape[0], seed+uint64(i)<<32); err != nil {
 			return fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 	}
 	return g.Close()
 }
 
+// counter reports how much went through.
+type counter struct {
+	w    io.Writer
+	done int64
+	at   func(int64) error
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.done += int64(n)
+	if err == nil && c.at != nil {
+		err = c.at(c.done)
+	}
+	return n, err
+}
+
+func rowsOf(t gguf.TensorInfo) int {
+	rows := 1
+	for _, n := range t.Shape[1:] {
+		rows *= n
+	}
+	return rows
+}
+
 // Model makes the same model in memory, for tests.
 func Model(name string, s Shape, typ quant.Type, seed uint64) (*gguf.Model, error) {
 	m := gguf.NewModel(name)
 	m.KV = s.metadata(name)
-	for i, t := range s.tensors(typ) {
-		rows := 1
-		for _, n := range t.Shape[1:] {
-			rows *= n
-		}
+	for i, t := range s.Pure(typ) {
+		rows := rowsOf(t)
 		var b bytes.Buffer
 		b.Grow(rows * t.Type.RowBytes(t.Shape[0]))
 		if err := writeTensor(&b, t.Type, rows, t.Shape[0], seed+uint64(i)<<32); err != nil {
@@ -256,14 +308,33 @@ func norms(b []byte, rng *rand.Rand) {
 }
 
 // Bytes is the size of the tensors' data.
-func (s Shape) Bytes(typ quant.Type) int64 {
+func Bytes(tensors []gguf.TensorInfo) int64 {
 	n := int64(0)
-	for _, t := range s.tensors(typ) {
-		rows := 1
-		for _, d := range t.Shape[1:] {
-			rows *= d
-		}
-		n += int64(rows) * int64(t.Type.RowBytes(t.Shape[0]))
+	for _, t := range tensors {
+		n += int64(rowsOf(t)) * int64(t.Type.RowBytes(t.Shape[0]))
 	}
 	return n
+}
+
+// Check finds what is wrong with a shape.
+func (s Shape) Check() error {
+	for _, e := range []struct {
+		what string
+		n    int
+		max  int
+	}{{"layers", s.Layers, 4096}, {"hidden", s.Hidden, 1 << 20}, {"ffn", s.FFN, 1 << 22}, {"heads", s.Heads, 1 << 16}, {"KV heads", s.KVHeads, 1 << 16},
+		{"head size", s.HeadDim, 1 << 12}, {"vocabulary", s.Vocab, 1 << 24}} {
+		if e.n < 1 || e.n > e.max {
+			return fmt.Errorf("%s: %d is not in 1..%d", e.what, e.n, e.max)
+		}
+	}
+	switch {
+	case s.Heads%s.KVHeads != 0:
+		return fmt.Errorf("%d heads cannot share %d KV heads evenly", s.Heads, s.KVHeads)
+	case s.HeadDim%2 != 0:
+		return fmt.Errorf("heads of %d elements cannot be rotated in pairs", s.HeadDim)
+	case s.Vocab < 512:
+		return fmt.Errorf("a vocabulary of %d has no room for bytes and words; at least 512", s.Vocab)
+	}
+	return nil
 }

@@ -2,8 +2,10 @@ package synth
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ck/internal/gguf"
@@ -41,8 +43,8 @@ func TestWrite(t *testing.T) {
 			for _, x := range m.Tensors {
 				size += int64(len(x.Data))
 			}
-			if size != s.Bytes(typ) {
-				t.Errorf("%s %s: %d bytes of tensors, announced %d", name, typ, size, s.Bytes(typ))
+			if size != Bytes(s.Pure(typ)) {
+				t.Errorf("%s %s: %d bytes of tensors, announced %d", name, typ, size, Bytes(s.Pure(typ)))
 			}
 			if v, _ := m.KV.Strings("tokenizer.ggml.tokens"); len(v) != s.Vocab {
 				t.Errorf("%s: %d tokens, want %d", name, len(v), s.Vocab)
@@ -72,5 +74,59 @@ func TestVocabularyIsDistinct(t *testing.T) {
 			t.Fatalf("token %q twice", s)
 		}
 		seen[s] = true
+	}
+}
+
+// A recipe's types are in the file, with its number, and the progress ends at the announced size.
+func TestMixed(t *testing.T) {
+	s, err := Find("llama-3.2-1b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Layers, s.Vocab, s.FFN = 8, 2000, 512
+	r, _ := quant.FindRecipe("Q4_K_M")
+	tensors, err := s.Mixed(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	last := int64(0)
+	if err := WriteTensors(&b, "mixed", s, tensors, r.FileType, 1, func(n int64) error { last = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if last != Bytes(tensors) {
+		t.Errorf("progress ends at %d, announced %d", last, Bytes(tensors))
+	}
+	m, err := gguf.FromBytes("mixed", b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]quant.Type{"token_embd.weight": quant.Q6_K, "blk.0.attn_v.weight": quant.Q6_K, "blk.1.attn_v.weight": quant.Q4_K,
+		"blk.7.ffn_down.weight": quant.Q6_K, "blk.3.attn_q.weight": quant.Q4_K, "blk.3.attn_norm.weight": quant.F32} {
+		if got := m.Tensor(name).Type; got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+	if n, _ := m.KV.Int("general.file_type"); n != 15 {
+		t.Errorf("file type %d", n)
+	}
+	stop := errors.New("enough")
+	if err := WriteTensors(&b, "mixed", s, tensors, 0, 1, func(int64) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the progress said stop, the error is %v", err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	ok, err := Find("qwen3-0.6b")
+	if err != nil || ok.Check() != nil {
+		t.Fatal(err, ok.Check())
+	}
+	for what, spoil := range map[string]func(*Shape){"layers": func(s *Shape) { s.Layers = 0 }, "evenly": func(s *Shape) { s.KVHeads = 3 },
+		"pairs": func(s *Shape) { s.HeadDim = 63 }, "vocabulary": func(s *Shape) { s.Vocab = 300 }, "ffn": func(s *Shape) { s.FFN = 1 << 30 }} {
+		s := ok
+		spoil(&s)
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
