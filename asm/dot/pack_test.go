@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
-	"syscall"
 	"testing"
-	"unsafe"
 
 	"ck/internal/quant"
 	"ck/internal/testkit"
@@ -95,7 +92,7 @@ func testPack(t *testing.T, rng *rand.Rand, l Layout, k, rows int) {
 	for i := range dst {
 		dst[i] = 0xaa
 	}
-	l.Pack(dst, k, rows, func(r int) []byte { return src[r] })
+	l.Pack(PackGo, dst, k, rows, func(r int) []byte { return src[r] })
 	for r := range l.Rows() {
 		want := make([]float32, k)
 		if r < rows && src[r] != nil {
@@ -109,34 +106,8 @@ func testPack(t *testing.T, rng *rand.Rand, l Layout, k, rows int) {
 	}
 	// Nothing is left as it was: with 0xaa before, every byte of padding must be 0.
 	again := make([]byte, len(dst))
-	l.Pack(again, k, rows, func(r int) []byte { return src[r] })
+	l.Pack(PackGo, again, k, rows, func(r int) []byte { return src[r] })
 	if string(again) != string(dst) {
 		t.Fatal("some bytes of the panel were not written")
-	}
-}
-
-// BenchmarkPack reports the best rate of source bytes per CPU time of the thread.
-func BenchmarkPack(b *testing.B) {
-	threadCPU := func() float64 {
-		var ts syscall.Timespec
-		const clockThreadCPU = 3
-		syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadCPU, uintptr(unsafe.Pointer(&ts)), 0)
-		return float64(ts.Sec) + float64(ts.Nsec)*1e-9
-	}
-	for l := range Layouts {
-		const k = 4096
-		b.Run("type="+l.String(), func(b *testing.B) {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			src := make([]byte, l.Rows()*l.RowBytes(k))
-			dst := make([]byte, l.PanelBytes(k))
-			best := math.Inf(1)
-			for b.Loop() {
-				t := threadCPU()
-				l.Pack(dst, k, l.Rows(), func(r int) []byte { return src[r*l.RowBytes(k):] })
-				best = min(best, threadCPU()-t)
-			}
-			b.ReportMetric(float64(len(src))/best/1e9, "GB/s")
-		})
 	}
 }

@@ -396,6 +396,6 @@ func (f *Format) decode(s *Scratch, m *Matmul, n, k, kn int) {
 			dst := unsafe.Slice((*float32)(unsafe.Pointer(&buf[4*decodeK*r])), c)
 			quant.Decode(f.Type, dst, m.Row(n + r)[at:])
 		}
-		dot.F32.Pack(work[256*e:256*(e+c)], c, rows, func(r int) []byte { return buf[4*decodeK*r:] })
+		dot.F32.Pack(f.packer, work[256*e:256*(e+c)], c, rows, func(r int) []byte { return buf[4*decodeK*r:] })
 	}
 }

@@ -31,6 +31,7 @@ type Format struct {
 
 	layout  dot.Layout
 	kernels dot.Kernels
+	packer  dot.Packer
 	fold    func(*dot.Args)
 }
 
@@ -42,6 +43,7 @@ func For(t isa.Tier, f isa.Features) *Table {
 		for i := range tab.formats[act] {
 			if qt := quant.Type(i); qt.Known() {
 				tab.formats[act][i] = makeFormat(qt, ActFor(qt, act == 1), sets)
+				tab.formats[act][i].packer = packerOf(t)
 			}
 		}
 	}
@@ -65,6 +67,17 @@ func setsOf(t isa.Tier, f isa.Features) []*dot.Set {
 		sets = append([]*dot.Set{&dot.AVX512BF16}, sets...)
 	}
 	return sets
+}
+
+// packerOf is how a tier packs panels.
+func packerOf(t isa.Tier) dot.Packer {
+	switch {
+	case t == isa.Go:
+		return dot.PackGo
+	case t < isa.AVX512:
+		return dot.PackAVX2
+	}
+	return dot.PackAVX512
 }
 
 // layouts are the types with panels of their own and the form of activations that their kernels read.
@@ -133,5 +146,5 @@ func (f *Format) Pack(dst []byte, k, rows int, row func(r int) []byte) {
 	if f.Direct {
 		panic(fmt.Sprintf("kernel: %v has no panels", f.Type))
 	}
-	f.layout.Pack(dst, k, rows, row)
+	f.layout.Pack(f.packer, dst, k, rows, row)
 }
