@@ -45,7 +45,7 @@ func buildPrograms(t testing.TB) string {
 				}
 			}
 		}
-		cmd := exec.Command("go", append(args, "ck/cmd/ckrun")...)
+		cmd := exec.Command("go", append(args, "ck/cmd/ckrun", "ck/cmd/ckbench")...)
 		p.out, p.err = cmd.CombinedOutput()
 	})
 	if p.err != nil {
