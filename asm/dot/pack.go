@@ -3,8 +3,6 @@ package dot
 import (
 	"encoding/binary"
 	"fmt"
-"os"
-"strconv"
 	"unsafe"
 )
 
