@@ -64,7 +64,15 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 
 	one := func(op graph.Op, name string, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(name, width)
+		g.Values[v].Picked = g.Values[in[0]].Picked
 		g.Add(op, name, in, []graph.ValueID{v}, w...)
+		return v
+	}
+	// pick keeps the rows whose logits are wanted.
+	pick := func(name string, in graph.ValueID) graph.ValueID {
+		v := g.NewValue(name, g.Width(in))
+		g.Values[v].Picked = true
+		g.Add(graph.Pick{}, name, []graph.ValueID{in}, []graph.ValueID{v})
 		return v
 	}
 	linear := func(name string, width, slices int, in graph.ValueID) graph.ValueID {
@@ -88,6 +96,9 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window(l)})
 		o := one(graph.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
 			[]graph.ValueID{q, k, v})
+		if l == layers-1 { // later rows need the keys and values of all rows, but nothing behind the last attention
+			x, o = pick("pick_x", x), pick("pick_attn", o)
+		}
 		o = linear(b+"attn_output", hidden, graph.SlicesFor(heads*headV, kv), o)
 		x = one(graph.Add{}, b+"attn_residual", hidden, []graph.ValueID{x, o})
 
@@ -100,18 +111,11 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 			return nil, h.err
 		}
 	}
-	last := g.NewValue("last", hidden)
-	g.Values[last].Picked = true
-	g.Add(graph.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
-	n := g.NewValue("output_norm", hidden)
-	g.Values[n].Picked = true
-	g.Add(graph.Norm{Eps: eps}, "output_norm", []graph.ValueID{last}, []graph.ValueID{n}, h.weight(g, "output_norm.weight"))
+	n := one(graph.Norm{Eps: eps}, "output_norm", hidden, []graph.ValueID{x}, h.weight(g, "output_norm.weight"))
 	out := []graph.WeightID{embed}
 	if h.has("output.weight") {
 		out = h.withBias(g, "output")
 	}
-	g.Logits = g.NewValue("logits", g.Vocab)
-	g.Values[g.Logits].Picked = true
-	g.Add(graph.Matmul{Slices: 1}, "output", []graph.ValueID{n}, []graph.ValueID{g.Logits}, out...)
+	g.Logits = one(graph.Matmul{Slices: 1}, "output", g.Vocab, []graph.ValueID{n}, out...)
 	return g, nil
 }

@@ -60,6 +60,7 @@ type Engine struct {
 	regions []*numa.Region
 	mem     memory
 	batch   walk.Batch
+	hook    walk.Hook
 }
 
 // ErrContext reports that rows would lie beyond what the cache's budget or the caller's context allows.
@@ -207,8 +208,17 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 		}
 	}
 	w := walk.New(p, e.tbl, e.weights, e.cache, e.arena.Bytes())
+	w.Hook = e.hook
 	e.walkers[c] = w
 	return w, nil
+}
+
+// SetHook lets h look on at all walks from now on, for profiles; nil ends that.
+func (e *Engine) SetHook(h walk.Hook) {
+	e.hook = h
+	for _, w := range e.walkers {
+		w.Hook = h
+	}
 }
 
 // Explain prints the plan of a class.

@@ -140,4 +140,18 @@ func (e *Engine) PackedBytes() int64 {
 }
 
 // WeightBytes is what one token reads of the weights: panels, or file rows where there are none.
-func (e *Engine) WeightBytes() int64 { return max(e.mem.panels, 1) }
+func (e *Engine) WeightBytes() int64 {
+	n := 0
+	for i, s := range e.weights.Slots {
+		if s == nil {
+			continue
+		}
+		w := e.Graph.Weights[i]
+		if b := walk.PanelsBytes(w.Rows, w.Cols, s.Format); b > 0 && !e.opt.NoPack {
+			n += b
+		} else {
+			n += w.Rows * s.Format.Type.RowBytes(w.Cols)
+		}
+	}
+	return int64(n)
+}

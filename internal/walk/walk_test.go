@@ -111,6 +111,11 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	last := g.NewValue("last", hidden)
 	g.Values[last].Picked = true
 	g.Add(graph.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	if rng.IntN(2) == 0 { // steps on picked rows
+		f := pick(widths...)
+		a := step(graph.SwiGLU{}, f, []graph.ValueID{linear(last, f), linear(last, f)})
+		last = step(graph.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
+	}
 	g.Logits = linear(norm(last, 0), g.Vocab)
 	for _, w := range g.Weights {
 		t := types[rng.IntN(len(types))]
@@ -456,6 +461,41 @@ func TestMixedSequences(t *testing.T) {
 	}
 	if err := sameBits(want, got); err != nil {
 		t.Error(err)
+	}
+}
+
+// Any choice of picked rows, none of them too, gives their logits the bits that they have when all rows are picked.
+func TestPickedRows(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 77))
+		m := randomModel(rng, []quant.Type{quant.Q5_0, quant.F32})
+		s := setup{tier: isa.Best(isa.Detect()), workers: 1 + int(seed%3), ubatch: 64, kv: quant.F16}
+		ids := randomIDs(rng, m.g.Vocab, 1+rng.IntN(64))
+		want := newRunner(t, m, s).run(t, [][]int32{ids})
+		r := newRunner(t, m, s)
+		p := r.plan(t, 64)
+		w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+		for _, share := range []int{0, 1, 3, 20} { // of 20
+			b, seq := &Batch{IDs: ids}, r.cache.NewSeq()
+			for i := range ids {
+				b.Pos, b.Seq = append(b.Pos, int32(i)), append(b.Seq, seq)
+				if rng.IntN(20) < share {
+					b.Pick = append(b.Pick, int32(i))
+				}
+			}
+			if err := r.cache.Reserve(seq, len(ids)); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Run(r.team, b); err != nil {
+				t.Fatal(err)
+			}
+			for i, row := range b.Pick {
+				if err := sameBits(want[row:row+1], [][]float32{w.Logits(i)}); err != nil {
+					t.Errorf("seed %d, picked row %d of %d: %v", seed, row, len(ids), err)
+				}
+			}
+			r.cache.Drop(seq)
+		}
 	}
 }
 
