@@ -41,6 +41,7 @@ type App struct {
 	Doc []Section
 
 	values   map[string]Setting // by flag name, after settings were applied
+	warnings []string
 	signals  signals
 	exitMu   sync.Mutex
 	exitOnce []func()
@@ -257,12 +258,17 @@ func (a *App) Interruptible(ctx context.Context) (context.Context, func()) {
 	return a.signals.scope(ctx)
 }
 
-// Warn says something on stderr that the user should know and can act on; -q silences it.
+// Warn says something on stderr that the user should know and can act on; -q silences it. JSON documents have it too: see Warnings.
 func (a *App) Warn(format string, args ...any) {
+	text := escape(fmt.Sprintf(format, args...))
+	a.warnings = append(a.warnings, text)
 	if !a.Common.Quiet {
-		fmt.Fprintf(a.Err, "%s: warning: %s\n", a.Name, escape(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(a.Err, "%s: warning: %s\n", a.Name, text)
 	}
 }
+
+// Warnings are the texts of Warn so far, for JSON documents; not nil.
+func (a *App) Warnings() []string { return append([]string{}, a.warnings...) }
 
 // Info says on stderr what was decided, with -v.
 func (a *App) Info(format string, args ...any) {

@@ -171,6 +171,26 @@ func TestClassify(t *testing.T) {
 	if code, _, errOut := ta.run(); code != 4 || errOut != "ckx: error: mine\n" {
 		t.Errorf("code %d, %s", code, errOut)
 	}
+	ta = newTestApp(t)
+	ta.fail = fmt.Errorf("model: map of 9 bytes: %w", syscall.ENOMEM)
+	ta.Classify = func(error) int { return ExitInput }
+	if code, _, errOut := ta.run(); code != 4 {
+		t.Errorf("no memory for an input: code %d, %s", code, errOut)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	ta := newTestApp(t)
+	ta.Root.RunE = func(*cobra.Command, []string) error {
+		if w := ta.Warnings(); w == nil || len(w) > 0 {
+			t.Errorf("warnings %v before the first", w)
+		}
+		ta.Warn("%d\nwords", 2)
+		return nil
+	}
+	if _, _, errOut := ta.run("-q"); errOut != "" || !slices.Equal(ta.Warnings(), []string{"2; words"}) {
+		t.Errorf("%q, %v", errOut, ta.Warnings())
+	}
 }
 
 func TestPanicIsInternalError(t *testing.T) {
@@ -230,6 +250,7 @@ func TestSettingsErrors(t *testing.T) {
 		{"[ckx]\ntemp = \"hot\"\n", "", 2, `config.toml: [ckx] temp: "hot" is no number; correct it`},
 		{"[ckx]\ntemp = [1, 2]\n", "", 2, `config.toml: [ckx] temp: takes one value, not a list; correct it`},
 		{"[ckx\n", "", 3, "config.toml: line 1, column "},
+		{"[ckx]\n[ckx]\n", "", 3, "config.toml: table ckx already exists; correct it"},
 		{"", "hot", 2, `CK_TEMP: "hot" is no number; change or unset it`},
 	} {
 		ta := newTestApp(t)
@@ -384,11 +405,17 @@ func TestInterrupts(t *testing.T) {
 	send(t, syscall.SIGINT)
 	wait(inner)
 	done()
+	send(t, syscall.SIGINT) // too soon: the same one
+	time.Sleep(sameSignal + 50*time.Millisecond)
 	if ctx.Err() != nil {
 		t.Fatal("the program's context ended with the inner one")
 	}
 	send(t, syscall.SIGINT)
 	wait(ctx)
+	time.Sleep(sameSignal + 50*time.Millisecond)
+	if len(killed) > 0 {
+		t.Fatal("the first interrupt ends the program")
+	}
 	send(t, syscall.SIGINT)
 	select {
 	case <-killed:

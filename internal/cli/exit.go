@@ -72,6 +72,9 @@ func codeOf(err error, classify func(error) int) int {
 	if errors.As(err, &e) {
 		return e.Code
 	}
+	if isResource(err) {
+		return ExitResource // also where a package says that its input cannot be used
+	}
 	if classify != nil {
 		if c := classify(err); c != 0 {
 			return c
@@ -82,8 +85,6 @@ func codeOf(err error, classify func(error) int) int {
 		return ExitInterrupt
 	case errors.Is(err, syscall.EPIPE):
 		return ExitPipe
-	case isResource(err):
-		return ExitResource
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG):
 		return ExitInput
 	}
@@ -127,6 +128,10 @@ func pathHint(pe *fs.PathError) string {
 		return "; check who may use it (ls -l)"
 	case errors.Is(pe.Err, syscall.ENOSPC):
 		return "; make room or write elsewhere"
+	case errors.Is(pe.Err, syscall.EFBIG):
+		return "; raise the limit (ulimit -f)"
+	case errors.Is(pe.Err, syscall.EISDIR):
+		return "; name a file in it"
 	}
 	return ""
 }

@@ -23,6 +23,8 @@ type Setting struct {
 	Source string `json:"source"` // "flag", the variable's name, the file's path, "default"
 }
 
+const sourceFlag = "flag"
+
 // notSettings are flags that ask for something once; neither environment nor file can set them.
 var notSettings = []string{"help", "version", "config", "completion", "man"}
 
@@ -93,7 +95,7 @@ func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
 	case a.values[f.Name].Source != "": // decided before, in another flag set
 		return nil
 	case f.Changed:
-		source = "flag"
+		source = sourceFlag
 	case env != "":
 		source = EnvName(f.Name)
 		if err := set(f, []string{env}); err != nil {
@@ -112,6 +114,9 @@ func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
 	a.values[f.Name] = Setting{f.Name, f.Value.String(), source}
 	return nil
 }
+
+// Given reports whether the command line names the flag; else its value is from the environment, the settings file or the default.
+func (a *App) Given(name string) bool { return a.values[name].Source == sourceFlag }
 
 // set gives a flag a value from outside the command line.
 func set(f *pflag.Flag, list []string) error {
@@ -165,6 +170,9 @@ func (a *App) readConfig() (*viper.Viper, string, error) {
 		if errors.As(err, &de) {
 			row, col := de.Position()
 			return nil, "", Input("%s: line %d, column %d: %s; correct it", path, row, col, strings.TrimPrefix(de.Error(), "toml: "))
+		}
+		if pe := (*fs.PathError)(nil); !errors.As(err, &pe) {
+			err = Input("%s: %s; correct it", path, strings.TrimPrefix(err.Error(), "While parsing config: toml: "))
 		}
 		return nil, "", err
 	}

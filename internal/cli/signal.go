@@ -6,14 +6,19 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // signals turns SIGINT and SIGTERM into the end of a context: of the innermost one that scope made, else of the program's. The
-// second signal for the same context ends the process at once, since its work does not listen.
+// second signal for the same context ends the process at once, since its work does not listen. Signals of a kind within sameSignal are
+// one: timeout(1) sends a second one to its process group, npm another one after the terminal's.
 type signals struct {
 	mu    sync.Mutex
 	stack []*canceler
+	last  map[os.Signal]time.Time
 }
+
+const sameSignal = 100 * time.Millisecond
 
 type canceler struct {
 	cancel context.CancelCauseFunc
@@ -24,6 +29,7 @@ type canceler struct {
 func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.stack = []*canceler{{cancel: cancel}}
+	s.last = map[os.Signal]time.Time{}
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	end := make(chan struct{})
@@ -31,7 +37,7 @@ func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
 		for {
 			select {
 			case sig := <-c:
-				if !s.interrupt(sig == syscall.SIGTERM) {
+				if !s.interrupt(sig) {
 					kill()
 				}
 			case <-end:
@@ -42,12 +48,17 @@ func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
 	return ctx, func() { signal.Stop(c); close(end); cancel(nil) }
 }
 
-// interrupt ends the innermost context, or all of them. It is false if that was done before.
-func (s *signals) interrupt(all bool) bool {
+// interrupt ends the innermost context, or with SIGTERM all of them. It is false if that was done before.
+func (s *signals) interrupt(sig os.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	again := time.Since(s.last[sig]) < sameSignal
+	s.last[sig] = time.Now()
+	if again {
+		return true
+	}
 	lowest := len(s.stack) - 1
-	if all {
+	if sig == syscall.SIGTERM {
 		lowest = 0
 	}
 	fresh := false
