@@ -23,11 +23,12 @@ type Encoding struct {
 	Special bool // the text of special tokens in the user's text becomes these tokens
 }
 
-// EncodePrompt returns the ids of a plain text, with BOS and EOS as the file says.
+// EncodePrompt returns the ids of a plain text, with BOS and EOS as the file says. A text that begins with BOS itself, with
+// enc.Special, gets no second one.
 func (m *Model) EncodePrompt(text string, enc Encoding) []int32 {
 	opt := tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: enc.Special}
 	ids := m.Tok.Encode(nil, text, opt)
-	if bos, ok := m.Tok.BOS(); ok && enc.NoBOS && m.Tok.AddBOS() && ids[0] == bos {
+	if bos, ok := m.Tok.BOS(); ok && m.Tok.AddBOS() && ids[0] == bos && (enc.NoBOS || len(ids) > 1 && ids[1] == bos) {
 		ids = ids[1:]
 	}
 	return ids

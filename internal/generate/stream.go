@@ -43,6 +43,10 @@ type Options struct {
 	// Logits gets the logits [vocabulary] of each evaluated prompt row, numbered from Reuse on; nil: only the last row's are computed.
 	// The slice is only valid during the call.
 	Logits func(row int, logits []float32) error
+
+	// Progress is told how many of the prompt's rows are evaluated, from 0 on, after each Chunk rows; nil: nobody is told.
+	Progress func(done, total int)
+	Chunk    int
 }
 
 // Event is a step of a generation: a token, or (ID -1) the rest of the text that was held back.
@@ -197,7 +201,7 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 	}
 	g.e.Truncate(o.Seq, reuse)
 	rows := o.Prompt[reuse:]
-	err = g.e.Forward(ctx, o.Seq, rows, want, func(i int, logits []float32) error {
+	each := func(i int, logits []float32) error {
 		if o.Logits != nil {
 			if err := o.Logits(reuse+i, logits); err != nil {
 				return err
@@ -207,13 +211,36 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 			next = g.draw(logits)
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	if err := g.forward(ctx, rows, want, each); err != nil {
 		return 0, err
 	}
 	g.res.Prefill = Phase{len(rows), time.Since(g.begin).Nanoseconds()}
 	g.res.FirstNs = g.res.Prefill.Ns
 	return next, nil
+}
+
+// forward evaluates rows, in pieces where somebody wants to know how far it is.
+func (g *generation) forward(ctx context.Context, rows []int32, want engine.Want, each func(int, []float32) error) error {
+	o := &g.o
+	if o.Progress == nil {
+		return g.e.Forward(ctx, o.Seq, rows, want, each)
+	}
+	o.Progress(0, len(rows))
+	for done := 0; done < len(rows); {
+		n := min(max(o.Chunk, 1), len(rows)-done)
+		now := want
+		if want == engine.Last && done+n < len(rows) {
+			now = engine.None
+		}
+		err := g.e.Forward(ctx, o.Seq, rows[done:done+n], now, func(i int, logits []float32) error { return each(done+i, logits) })
+		if err != nil {
+			return err
+		}
+		done += n
+		o.Progress(done, len(rows))
+	}
+	return nil
 }
 
 // draw samples from logits.

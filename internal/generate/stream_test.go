@@ -335,3 +335,57 @@ func FuzzHoldback(f *testing.F) {
 		}
 	})
 }
+
+// A prompt that is evaluated in pieces gives the same text and logits, and Progress hears of each piece.
+func TestProgress(t *testing.T) {
+	m, e := openEngine(t, "", 1)
+	prompt := m.EncodePrompt("Once upon a time there was a little girl", Encoding{})
+	run := func(o Options) (Result, []float32) {
+		var logits []float32
+		o.Prompt, o.Seq, o.MaxNew = prompt, e.NewSeq(), 8
+		if o.Logits != nil {
+			o.Logits = func(_ int, row []float32) error { logits = append(logits, row...); return nil }
+		}
+		res, err := m.Generate(context.Background(), e, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, logits
+	}
+	all := func(int, []float32) error { return nil }
+	want, wantLogits := run(Options{Logits: all})
+	for _, chunk := range []int{0, 5, len(prompt), 100} {
+		var seen []int
+		progress := func(done, total int) {
+			if total != len(prompt) {
+				t.Errorf("total %d of %d", total, len(prompt))
+			}
+			seen = append(seen, done)
+		}
+		for _, l := range []func(int, []float32) error{nil, all} {
+			seen = nil
+			got, logits := run(Options{Progress: progress, Chunk: chunk, Logits: l})
+			if got.Text != want.Text || l != nil && !slices.Equal(logits, wantLogits) {
+				t.Errorf("chunk %d: %q, want %q", chunk, got.Text, want.Text)
+			}
+			if step := min(max(chunk, 1), len(prompt)); seen[0] != 0 || seen[1] != step || seen[len(seen)-1] != len(prompt) {
+				t.Errorf("chunk %d: progress %v", chunk, seen)
+			}
+		}
+	}
+}
+
+// BOS is not added to a text that begins with it.
+func TestBOSNotTwice(t *testing.T) {
+	m := builtin(t)
+	defer m.Close()
+	one := m.EncodePrompt("", Encoding{})
+	for text, want := range map[string]int{"<s>": 1, "<s><s>": 2, "": 1} {
+		if got := m.EncodePrompt(text, Encoding{Special: true}); len(got) != want || got[0] != one[0] {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	if got := m.EncodePrompt("<s>", Encoding{Special: true, NoBOS: true}); !slices.Equal(got, one) {
+		t.Errorf("without BOS: %v", got)
+	}
+}

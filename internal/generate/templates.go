@@ -39,7 +39,7 @@ func builtinTemplates() []string {
 }
 
 // ErrNoTemplate says that the model has no chat template and none was named.
-var ErrNoTemplate = errors.New("the model has no chat template; name one with --template, or send the text as it is with --raw")
+var ErrNoTemplate = errors.New("the model has no chat template; name one with --template")
 
 // ErrTemplateName says that a template's name means nothing.
 var ErrTemplateName = errors.New("neither a template's name nor a file")
