@@ -58,8 +58,9 @@ type worker struct {
 	f32     kernel.Act
 	lo, hi  []int32
 	lists   [][]float32
-	panel   []byte // a panel packed for one use
-	slot    *Slot  // the slot and first row that row reads
+	panels  []byte // panels packed for one use
+	use     use
+	slot    *Slot // the slot and first row that row reads
 	row0    int
 	row     func(r int) []byte
 	_       [64]byte
@@ -76,17 +77,15 @@ func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []by
 			continue
 		}
 		need = max(need, s.Format.Need(s.Cols))
-		if s.mem == nil {
-			panel = max(panel, s.pb)
-		}
+		panel = max(panel, s.scratch())
 	}
 	for i := range x.workers {
 		wk := &x.workers[i]
 		wk.scratch, wk.attn = kernel.NewScratch(), &kernel.AttnScratch{}
 		wk.scratch.Grow(need)
 		wk.lo, wk.hi = make([]int32, max(plan.TileRows, p.MaxRows)), make([]int32, max(plan.TileRows, p.MaxRows))
-		wk.panel = make([]byte, panel+64)
-		wk.panel = wk.panel[-uintptr(unsafe.Pointer(&wk.panel[0]))&63:][:panel:panel]
+		wk.panels = make([]byte, panel+64)
+		wk.panels = wk.panels[-uintptr(unsafe.Pointer(&wk.panels[0]))&63:][:panel:panel]
 		wk.row = func(r int) []byte { return wk.slot.Row(wk.row0 + r) }
 	}
 	return x
@@ -292,19 +291,16 @@ func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
 		return
 	}
 	p0, p1 := c0/f.PanelRows, (c1+f.PanelRows-1)/f.PanelRows
-	if s.ready(p0, p1, team.Safepoint) {
-		m.W = s.mem[p0*s.pb : p1*s.pb]
-		f.Matmul(wk.scratch, m)
-		return
-	}
-	for p := p0; p < p1; p++ { // no room for panels: one at a time, through scratch
-		s.pack(wk.panel[:s.pb], p)
+	wk.use.share(p1 - p0)
+	for p := p0; p < p1; {
+		q, panels := s.read(&wk.use, p, p1, wk.panels)
 		n0 := p * f.PanelRows
-		m.W, m.N, m.Y = wk.panel[:s.pb], min(f.PanelRows, c1-n0), out[n0:]
+		m.W, m.N, m.Y = panels, min(q*f.PanelRows, c1)-n0, out[n0:]
 		if it.Bias {
 			m.Bias = x.w.Vectors[it.W[1]][n0 : n0+m.N]
 		}
 		f.Matmul(wk.scratch, m)
+		p = q
 	}
 }
 
