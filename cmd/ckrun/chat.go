@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ func (p *program) chat(cmd *cobra.Command, words []string) error {
 	if len(words) > 0 {
 		return cli.Usage("chat: takes no words (%q); type them at the prompt, or pipe JSON lines", words[0])
 	}
+	p.yield(cmd, false)
 	if err := p.o.check(p.app); err != nil {
 		return err
 	}
@@ -57,9 +59,9 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	closeEngine := sync.OnceFunc(e.Close)
+	defer closeEngine()
 	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), context: limit}
-	defer c.s.Close()
 	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
 	if cli.IsTerminal(p.app.In) && !p.app.Common.JSON {
 		err = c.terminal(ctx)
@@ -68,6 +70,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 	}
 	if p.o.stat && c.turn > 0 {
 		p.printStat(e, c.last, load)
+		closeEngine()
 		p.printRoof(e, c.last)
 	}
 	return err
@@ -76,7 +79,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 // options are those of the next answer. Each turn has a random sequence of its own.
 func (c *talk) options() generate.Options {
 	o := &c.p.o
-	opt := generate.Options{MaxNew: o.predict, Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample}
+	opt := generate.Options{MaxNew: o.predict, Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample, Chunk: o.ubatch}
 	opt.Sample.Stream = c.turn
 	c.turn++
 	return opt
@@ -84,7 +87,11 @@ func (c *talk) options() generate.Options {
 
 // answer generates the answer to what was said so far; emit shows it.
 func (c *talk) answer(ctx context.Context, emit func(generate.Event) error) (generate.Result, error) {
-	res, err := c.s.Answer(ctx, c.options(), emit)
+	opt := c.options()
+	var progressEnd func()
+	opt.Progress, progressEnd = c.p.promptProgress()
+	defer progressEnd()
+	res, err := c.s.Answer(ctx, opt, emit)
 	if err == nil {
 		c.last = res
 	}
@@ -207,6 +214,9 @@ func (c *talk) answerLine(ctx context.Context) error {
 		show = nil
 	}
 	res, err := c.answer(ctx, show)
+	if long := (*generate.TooLongError)(nil); errors.As(err, &long) {
+		return cli.Input("the conversation has %d tokens, the context %d; raise -c or send fewer messages", long.Tokens, long.Context)
+	}
 	if err != nil {
 		return err
 	}
@@ -219,7 +229,8 @@ func (c *talk) answerLine(ctx context.Context) error {
 			PromptTokens int             `json:"prompt_tokens"`
 			NewTokens    int             `json:"new_tokens"`
 			Seed         uint64          `json:"seed"`
-		}{"ckrun.chat/1", "assistant", validUTF8([]byte(res.Text)), res.Finish, res.PromptTokens, res.NewTokens, res.Seed})
+			Warnings     []string        `json:"warnings"`
+		}{"ckrun.chat/1", "assistant", validUTF8([]byte(res.Text)), res.Finish, res.PromptTokens, res.NewTokens, res.Seed, c.p.app.Warnings()})
 	} else if !strings.HasSuffix(res.Text, "\n") {
 		err = c.p.newline()
 	}

@@ -29,7 +29,7 @@ var commands = []struct {
 	{"/quit", "", "end, as Ctrl-D does", func(*talk, string) error { return io.EOF }},
 }
 
-const chatHelp = `A line that ends with \ goes on in the next one. // at its beginning stands for a / that is no command.
+const chatHelp = `A line that ends with \ goes on in the next one; in a message that comes back with Up, ⏎ is the end of a line. // at its beginning stands for a / that is no command.
 Ctrl-C stops an answer, Ctrl-D ends.
 `
 
@@ -40,6 +40,40 @@ type editor struct {
 	out   *os.File
 	t     *term.Terminal
 	state *term.State
+	past  history
+	lines []string // of the message so far, without the one that is typed
+}
+
+// history holds the messages for the Up and Down keys, each on one line.
+type history struct {
+	lines    []string // oldest first
+	recalled bool     // one of several lines was shown
+}
+
+const (
+	historyMax = 100
+	historyEnd = "⏎" // of a line within a message
+)
+
+// Add does nothing: the terminal knows lines only, and remember gets messages.
+func (h *history) Add(string) {}
+
+// Len is part of term.History.
+func (h *history) Len() int { return len(h.lines) }
+
+// At is the message i messages ago.
+func (h *history) At(i int) string {
+	s := h.lines[len(h.lines)-1-i]
+	h.recalled = h.recalled || strings.Contains(s, historyEnd)
+	return s
+}
+
+func (h *history) remember(text string) {
+	text = strings.ReplaceAll(text, "\n", historyEnd)
+	if strings.TrimSpace(text) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == text {
+		return
+	}
+	h.lines = append(h.lines[max(len(h.lines)-historyMax+1, 0):], text)
 }
 
 // keyCancel is what Ctrl-C becomes on its way to term.Terminal, which takes Ctrl-C for the end: a control character that it does not know
@@ -52,6 +86,7 @@ func newEditor(app *cli.App) *editor {
 		e.out = app.Err // answers go to a file or pipe; typing stays visible
 	}
 	e.t = term.NewTerminal(e, "> ")
+	e.t.History = &e.past
 	e.t.AutoCompleteCallback = e.key
 	app.OnExit(e.restore)
 	return e
@@ -70,12 +105,17 @@ func (e *editor) Read(b []byte) (int, error) {
 
 func (e *editor) Write(b []byte) (int, error) { return e.out.Write(b) }
 
-// key clears the line on Ctrl-C and completes commands on Tab.
+// key clears the message on Ctrl-C and completes commands on Tab.
 func (e *editor) key(line string, pos int, key rune) (string, int, bool) {
 	switch {
 	case key == keyCancel:
-		if line == "" {
-			fmt.Fprint(e.t, "Ctrl-D ends the chat\n")
+		switch {
+		case len(e.lines) > 0:
+			e.lines = nil
+			e.t.SetPrompt("> ")
+			fmt.Fprint(e.t, "[the message is dropped]\n")
+		case line == "":
+			fmt.Fprint(e.t, "[Ctrl-D ends the chat]\n")
 		}
 		return "", 0, true
 	case key == '\t' && strings.HasPrefix(line, "/"):
@@ -116,7 +156,7 @@ func (e *editor) line() (string, error) {
 	defer e.restore()
 	e.t.SetBracketedPasteMode(true)
 	e.t.SetPrompt("> ")
-	var lines []string
+	e.past.recalled, e.lines = false, nil
 	for {
 		s, err := e.t.ReadLine()
 		pasted := errors.Is(err, term.ErrPasteIndicator)
@@ -125,12 +165,17 @@ func (e *editor) line() (string, error) {
 		}
 		more, goesOn := strings.CutSuffix(s, `\`)
 		if !pasted && !goesOn {
-			return strings.Join(append(lines, s), "\n"), nil
+			text := strings.Join(append(e.lines, s), "\n")
+			e.past.remember(text)
+			if e.past.recalled {
+				text = strings.ReplaceAll(text, historyEnd, "\n")
+			}
+			return text, nil
 		}
 		if pasted {
 			more = s
 		}
-		lines = append(lines, more)
+		e.lines = append(e.lines, more)
 		e.t.SetPrompt("… ")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 // complete is ckrun without a command: a prompt in, text out.
 func (p *program) complete(cmd *cobra.Command, words []string) error {
 	o, ctx := &p.o, cmd.Context()
+	p.yield(cmd, len(words) > 0)
 	if err := o.check(p.app); err != nil {
 		return err
 	}
@@ -84,10 +86,11 @@ func (p *program) showPrompt(r request) error {
 	switch {
 	case p.app.Common.JSON:
 		return p.app.PrintJSON(struct {
-			Schema string  `json:"schema"`
-			Text   string  `json:"text"`
-			IDs    []int32 `json:"ids"`
-		}{"ckrun.prompt/1", r.text, r.ids})
+			Schema   string   `json:"schema"`
+			Text     string   `json:"text"`
+			IDs      []int32  `json:"ids"`
+			Warnings []string `json:"warnings"`
+		}{"ckrun.prompt/1", validUTF8([]byte(r.text)), r.ids, p.app.Warnings()})
 	case p.o.printIDs:
 		return p.printIDs(r.ids)
 	}
@@ -112,7 +115,7 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return &generate.InputError{Err: &generate.TooLongError{Tokens: len(r.ids), Context: limit}}
 	}
 	opt := generate.Options{Prompt: r.ids, MaxNew: o.predict, Context: limit, Stop: o.stop, IgnoreEOG: o.ignoreEOS,
-		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids)}
+		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids), Chunk: o.ubatch}
 	var logits *cli.File
 	if o.logits != "" {
 		var err error
@@ -126,13 +129,17 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	closeEngine := sync.OnceFunc(e.Close)
+	defer closeEngine()
 	opt.Seq = e.NewSeq()
+	var progressEnd func()
+	opt.Progress, progressEnd = p.promptProgress()
 	out := p.newOutput(m, e, r, limit, load)
 	if err := out.begin(); err != nil {
 		return cli.OutError(err)
 	}
 	res, err := m.Generate(ctx, e, opt, out.event)
+	progressEnd()
 	if err != nil {
 		out.broken()
 		return err
@@ -147,12 +154,27 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 	}
 	if o.stat {
 		p.printStat(e, res, load)
+		closeEngine()
 		p.printRoof(e, res)
 	}
 	if res.Finish == generate.FinishInterrupt {
 		return cli.Interrupted()
 	}
 	return nil
+}
+
+// promptProgress shows how far the evaluation of a long prompt is.
+func (p *program) promptProgress() (at func(done, total int), end func()) {
+	var bar *cli.Progress
+	at = func(done, total int) {
+		if bar == nil {
+			bar = p.app.NewProgress("prompt", "tokens", int64(total))
+		}
+		if bar.At(int64(done)); done == total {
+			bar.Done()
+		}
+	}
+	return at, func() { bar.Done() }
 }
 
 // writeFloats writes numbers as float32, little endian.

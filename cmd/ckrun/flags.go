@@ -136,6 +136,40 @@ func (o *options) engineFlags(c *cobra.Command) {
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
 }
 
+// yield takes settings of the environment and of the settings file back where the command line, which wins, says otherwise. words: the
+// command line has words.
+func (p *program) yield(cmd *cobra.Command, words bool) {
+	o, given := &p.o, p.app.Given
+	yields := func(name string, to bool, value any) {
+		if !to || given(name) {
+			return
+		}
+		switch v := value.(type) {
+		case *string:
+			*v = ""
+		case *bool:
+			*v = false
+		case *int:
+			*v = 0
+		}
+		if f := cmd.Flags().Lookup(name); f != nil {
+			f.Changed = false
+		}
+	}
+	raw := o.raw && (given("raw") || !given("template") && !given("system"))
+	yields("prompt", words || given("file") || given("ids"), &o.prompt)
+	yields("ids", words || given("file") || given("prompt"), &o.ids)
+	yields("file", given("ids"), &o.file)
+	yields("system", raw || o.ids != "", &o.system)
+	yields("template", raw, &o.template)
+	yields("raw", given("template") || given("system"), &o.raw)
+	yields("show-prompt", given("ids"), &o.show)
+	yields("json", given("jsonl") || given("explain"), &p.app.Common.JSON)
+	yields("jsonl", given("json") || given("explain"), &o.jsonl)
+	yields("explain", given("json") || given("jsonl"), &o.explain)
+	yields("logprobs", !o.jsonl, &o.logprobs)
+}
+
 // check finds flags that contradict each other, and chooses the seed.
 func (o *options) check(c *cli.App) error {
 	switch {
@@ -151,6 +185,10 @@ func (o *options) check(c *cli.App) error {
 		return cli.Usage("--raw: there is no system message without a template; leave --system out")
 	case o.ids != "" && o.show:
 		return cli.Usage("--show-prompt: --ids is the prompt already; leave one out")
+	case o.file == "" && c.Given("file"):
+		return cli.Usage("-f/--file: the name is empty; name a file, or - for stdin")
+	case o.logits == "" && c.Given("logits"):
+		return cli.Usage("--logits: the name is empty; name a file")
 	case slices.Contains(o.stop, ""):
 		return cli.Usage("--stop: the empty text stops nothing; leave it out")
 	case o.logits == "-" && (o.predict != 0 || c.Common.JSON || o.jsonl):

@@ -3,8 +3,9 @@ package main
 
 import (
 	"errors"
-	"io/fs"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
 	"ck/internal/engine"
@@ -27,7 +28,7 @@ type program struct {
 	start time.Time
 }
 
-const long = `Reads a prompt from WORDS, -p, -f or stdin and streams what the model writes to stdout. WORDS and -f, a file and piped stdin are joined with a blank line:
+const long = `Reads a prompt from WORDS, -p, -f or stdin and streams what the model writes to stdout. WORDS, the file of -f and piped stdin are joined with blank lines:
 
   cat report.txt | ckrun "Summarise:"
 
@@ -57,6 +58,10 @@ func newProgram() *program {
 		"Prints the ids of TEXT, of the file -f or of stdin on one line, with BOS and EOS as the model's file says. No template is applied.", p.tokenize))
 	p.o.detokenFlags(p.app.NewCommand("detokenize [flags] [IDS…]", "print the text of ids",
 		"Prints the text of ids from words, the file -f or stdin. They are separated by commas or white space, or a JSON array.", p.detokenize))
+	batch := p.app.NewCommand("batch", "", "", func(*cobra.Command, []string) error {
+		return cli.Usage("batch: is not available in this version; where it is the first word of a prompt, put -- before it")
+	})
+	batch.Hidden, batch.DisableFlagParsing = true, true
 	p.app.AddConfigCommand()
 	p.app.Doc = manSections
 	return p
@@ -75,7 +80,7 @@ func classify(err error) int {
 	switch {
 	case errors.As(err, &tier), noFound:
 		return cli.ExitUsage
-	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, engine.ErrContext), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, engine.ErrContext):
 		return cli.ExitResource
 	case errors.As(err, &input), errors.As(err, &model):
 		return cli.ExitInput
@@ -100,9 +105,10 @@ Names of special tokens in the prompt are text, inside a template too, unless --
   timings        load_ms, prefill_ms, prefill_tokens_per_s, first_token_ms (from the program's start),
                  decode_ms, decode_tokens_per_s
   notes          what was decided: tier, threads, memory
+  warnings       what else stderr gets as warnings
 
 --jsonl prints one object a line, schema ckrun.event/1, field event: start; token with id, text, and with --logprobs K logprob and top; end with the fields of --json, and tail, text that no token event had. Texts of token events and tail joined are the text.
 
-chat --json prints one object an answer, schema ckrun.chat/1: role, content, finish, prompt_tokens, new_tokens, seed.`},
+chat --json prints one object an answer, schema ckrun.chat/1: role, content, finish, prompt_tokens, new_tokens, seed, warnings.`},
 	{Title: "Models", Text: `A GGUF file, the first part of a split one, a folder as Hugging Face lays it out (config.json, safetensors, tokenizer.json or tokenizer.model), or nothing: then CK_MODEL, then the built-in model, stories260K by A. Karpathy (MIT licence), which writes tales of the kind small children are told.`},
 }

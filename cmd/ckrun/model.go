@@ -35,9 +35,9 @@ func (p *program) findTemplate(m *generate.Model) (*template.Template, error) {
 	return t, err
 }
 
-// noSystem refuses a system message that no template would place.
+// noSystem refuses a system message that no template would place. One of the settings is meant for models that have a template.
 func (p *program) noSystem(m *generate.Model) error {
-	if p.o.system == "" {
+	if p.o.system == "" || !p.app.Given("system") {
 		return nil
 	}
 	why := "the model has no chat template"

@@ -216,6 +216,7 @@ type document struct {
 	Path         string          `json:"path,omitempty"`
 	Timings      timings         `json:"timings"`
 	Notes        []string        `json:"notes"`
+	Warnings     []string        `json:"warnings"`
 }
 
 type timings struct {
@@ -228,12 +229,8 @@ type timings struct {
 }
 
 func (w *output) document(schema string, res generate.Result) document {
-	ids := res.IDs
-	if ids == nil {
-		ids = []int32{}
-	}
-	return document{schema, validUTF8([]byte(res.Text)), ids, res.Finish, res.StopString, res.PromptTokens, res.NewTokens, res.Seed, w.context,
-		w.m.Name, w.m.Path, newTimings(res, w.load), w.e.Notes}
+	return document{schema, validUTF8([]byte(res.Text)), list(res.IDs), res.Finish, res.StopString, res.PromptTokens, res.NewTokens, res.Seed, w.context,
+		w.m.Name, w.m.Path, newTimings(res, w.load), w.e.Notes, w.p.app.Warnings()}
 }
 
 func newTimings(res generate.Result, load time.Duration) timings {
@@ -247,5 +244,8 @@ func newTimings(res generate.Result, load time.Duration) timings {
 	return t
 }
 
-// validUTF8 replaces what is no UTF-8, for JSON.
-func validUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+// list is ids, for JSON: an empty list is no null.
+func list(ids []int32) []int32 { return append([]int32{}, ids...) }
+
+// validUTF8 replaces each byte that is no UTF-8, for JSON: one by one, so that the texts of events joined are the whole text.
+func validUTF8(b []byte) string { return string([]rune(string(b))) }

@@ -243,13 +243,13 @@ func (p *program) textOf(m *generate.Model, ids []int32) string {
 	return string(m.Tok.Decode(nil, ids, decodeAll))
 }
 
-// parseIDs reads ids separated by commas or white space, or a JSON array. vocab bounds them; 0: no bound. where names the source in errors, which
-// are of inputs.
-func parseIDs(where, s string, vocab int) ([]int32, error) {
+// parseIDs reads ids below vocab, separated by commas or white space, or a JSON array. where names the source in errors; bad makes those of
+// words that are no ids at all.
+func parseIDs(where, s string, vocab int, bad func(string, ...any) error) ([]int32, error) {
 	s = strings.TrimSpace(s)
 	if strings.HasPrefix(s, "[") {
 		if !json.Valid([]byte(s)) {
-			return nil, cli.Input("%s: is not a JSON array of ids; correct it", where)
+			return nil, bad("%s: is not a JSON array of ids; correct it", where)
 		}
 		s = strings.Trim(s, "[] \t\r\n")
 	}
@@ -259,7 +259,7 @@ func parseIDs(where, s string, vocab int) ([]int32, error) {
 		n, err := strconv.ParseInt(w, 10, 32)
 		switch {
 		case errors.Is(err, strconv.ErrSyntax):
-			return nil, cli.Input("%s: %q is no token id; give whole numbers such as 1,2,3", where, abbreviate(w))
+			return nil, bad("%s: %q is no token id; give whole numbers such as 1,2,3", where, abbreviate(w))
 		case err != nil || n < 0 || n >= int64(vocab):
 			return nil, cli.Input("%s: id %s at place %d is beyond the vocabulary, which has %d tokens", where, abbreviate(w), i+1, vocab)
 		}
@@ -277,22 +277,25 @@ func abbreviate(s string) string {
 
 // idsFlag reads the ids of --ids: a list or @FILE.
 func (p *program) idsFlag(ctx context.Context, vocab int) ([]int32, error) {
-	list, where := p.o.ids, "--ids"
+	list, where, bad := p.o.ids, "--ids", cli.Usage
 	if path, ok := strings.CutPrefix(list, "@"); ok {
 		var err error
-		if where = path; path == "-" {
+		switch where, bad = path, cli.Input; path {
+		case "":
+			return nil, cli.Usage("--ids: @ needs the name of a file, or - for stdin")
+		case "-":
 			where = "stdin"
 			list, err = readAll(ctx, p.app.In, where)
-		} else {
+		default:
 			list, err = readFile(ctx, path)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	ids, err := parseIDs(where, list, vocab)
+	ids, err := parseIDs(where, list, vocab, bad)
 	if err == nil && len(ids) == 0 {
-		err = cli.Usage("%s: there are no ids", where)
+		err = cli.Usage("%s: there are no ids; give at least one, such as that of BOS", where)
 	}
 	return ids, err
 }

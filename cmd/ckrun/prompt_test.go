@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"ck/internal/cli"
 )
 
 func FuzzParseIDs(f *testing.F) {
@@ -14,7 +16,7 @@ func FuzzParseIDs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		const vocab = 100
-		ids, err := parseIDs("here", s, vocab)
+		ids, err := parseIDs("here", s, vocab, cli.Input)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "here: ") {
 				t.Errorf("%q: the error does not say where: %v", s, err)

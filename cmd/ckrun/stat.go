@@ -43,7 +43,8 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 	}
 }
 
-// printRoof says how much of the workers' read bandwidth the decoding used; it is measured now.
+// printRoof says how much of the workers' read bandwidth the decoding used. It is measured now: the engine must be closed, so that its
+// memory and that of the measurement are not taken at the same time.
 func (p *program) printRoof(e *engine.Engine, res generate.Result) {
 	if roof, ok := readRoof(e); ok && res.Decode.Tokens > 0 {
 		fmt.Fprintf(p.app.Err, "%-9s %.1f GB/s read bandwidth of %d workers; decode used %.0f %%\n", "roof", roof/1e9, e.Threads(plan.One),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +16,7 @@ func (p *program) tokenize(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	defer m.Close()
+	p.yield(cmd, len(words) > 0)
 	text, err := p.readText(cmd.Context(), words, cmd.Flags().Changed("prompt"))
 	if errors.Is(err, errNoPrompt) {
 		if cli.IsTerminal(p.app.In) || p.o.noStdin {
@@ -33,17 +33,14 @@ func (p *program) tokenize(cmd *cobra.Command, words []string) error {
 	}
 	pieces := make([]string, len(ids))
 	for i, id := range ids {
-		pieces[i] = m.Tok.Piece(id)
-	}
-	if ids == nil {
-		ids = []int32{}
+		pieces[i] = validUTF8([]byte(m.Tok.Piece(id)))
 	}
 	return p.app.PrintJSON(struct {
 		Schema string   `json:"schema"`
 		Model  string   `json:"model"`
 		IDs    []int32  `json:"ids"`
 		Pieces []string `json:"pieces"`
-	}{"ckrun.tokenize/1", m.Name, ids, pieces})
+	}{"ckrun.tokenize/1", m.Name, list(ids), pieces})
 }
 
 // detokenize prints the text of ids.
@@ -53,7 +50,7 @@ func (p *program) detokenize(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	defer m.Close()
-	list, err := p.readText(cmd.Context(), words, false)
+	text, err := p.readText(cmd.Context(), words, false)
 	if errors.Is(err, errNoPrompt) {
 		if cli.IsTerminal(p.app.In) {
 			return cli.Usage("detokenize: there are no ids; give them as words, with -f FILE or through a pipe")
@@ -63,11 +60,11 @@ func (p *program) detokenize(cmd *cobra.Command, words []string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := parseIDs("detokenize", list, m.Tok.VocabSize())
+	ids, err := parseIDs("detokenize", text, m.Tok.VocabSize(), cli.Input)
 	if err != nil {
 		return err
 	}
-	text := string(m.Tok.Decode(nil, ids, tokenizer.DecodeOptions{Special: p.o.special, SkipSpaceAtStart: true}))
+	text = string(m.Tok.Decode(nil, ids, tokenizer.DecodeOptions{Special: p.o.special, SkipSpaceAtStart: true}))
 	if !p.app.Common.JSON {
 		return cli.OutError(p.writeText(text))
 	}
@@ -75,5 +72,5 @@ func (p *program) detokenize(cmd *cobra.Command, words []string) error {
 		Schema string `json:"schema"`
 		Model  string `json:"model"`
 		Text   string `json:"text"`
-	}{"ckrun.detokenize/1", m.Name, strings.ToValidUTF8(text, "\uFFFD")})
+	}{"ckrun.detokenize/1", m.Name, validUTF8([]byte(text))})
 }

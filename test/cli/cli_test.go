@@ -473,7 +473,7 @@ func TestTerminalChat(t *testing.T) {
 	x.expect("decode")
 	x.send("half a line\x03")
 	x.send("\x03")
-	x.expect("Ctrl-D ends the chat")
+	x.expect("[Ctrl-D ends the chat]")
 	x.send("/help\r")
 	x.expect("/reset")
 	x.expect("> ")
@@ -503,5 +503,36 @@ func TestTerminalChatInterrupt(t *testing.T) {
 	x.send("\x04")
 	if code := x.wait(); code != 0 {
 		t.Errorf("code %d, %q", code, x.output())
+	}
+}
+
+// Up brings a message of several lines back whole; Ctrl-C drops one that is being typed, with all its lines.
+func TestTerminalChatHistory(t *testing.T) {
+	saved := filepath.Join(t.TempDir(), "chat.json")
+	x := startTerminal(t, "ckrun", "chat", "--temp", "0", "-n", "4", "-c", "2000", "-q")
+	x.expect("> ")
+	x.send("one\\\r")
+	x.expect("… ")
+	x.send("two\r")
+	x.expect("> ")
+	x.send("dropped\\\r")
+	x.expect("… ")
+	x.send("more\x03")
+	x.expect("[the message is dropped]")
+	x.expect("> ")
+	x.send("\x1b[A")
+	x.expect("one⏎two")
+	x.send(" three\r")
+	x.expect("> ")
+	x.send("/save " + saved + "\r")
+	x.expect("> ")
+	x.send("\x04")
+	if code := x.wait(); code != 0 {
+		t.Errorf("code %d, %q", code, x.output())
+	}
+	b, err := os.ReadFile(saved)
+	if err != nil || !strings.Contains(string(b), `"content": "one\ntwo"`) || !strings.Contains(string(b), `"content": "one\ntwo three"`) ||
+		strings.Contains(string(b), "dropped") {
+		t.Errorf("%v, saved chat: %s", err, b)
 	}
 }
