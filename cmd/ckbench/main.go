@@ -23,8 +23,10 @@ func main() { newProgram().app.Main() }
 
 // program is one run of ckbench.
 type program struct {
-	app   *cli.App
-	synth synthOptions
+	app     *cli.App
+	synth   synthOptions
+	run     runOptions
+	compare compareOptions
 }
 
 const long = `Measures how fast a model runs on this machine and how fast the machine lets it run. Every figure comes with its uncertainty, and what disturbed it is named.
@@ -45,6 +47,9 @@ func newProgram() *program {
 		}
 		return cli.Usage("nothing to do; see ckbench --help")
 	}
+	p.app.Rewrite = map[string]string{"-ub": "--ubatch", "-pg": "--pg"}
+	p.runCommand()
+	p.compareCommand()
 	p.synthCommand()
 	p.app.AddConfigCommand()
 	return p

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"ck/asm/roof"
@@ -22,12 +23,14 @@ type Roofs struct {
 	mem    *numa.Region
 	at     int // of the walk, in bytes within each worker's part
 	share  int // bytes of each worker's part
-	have   []string
 	reads  []roof.Read
 	next   int
 	bestBW float64
 	bestOp map[string]float64
 }
+
+// WorkerBytes is the memory that Roofs takes for each worker.
+const WorkerBytes = regionBytes
 
 // regionBytes is what each worker walks through, sampleBytes what it reads at a time: 1.5 ms at 45 GB/s.
 const (
@@ -42,15 +45,7 @@ func NewRoofs(t *team.Team) (*Roofs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measuring the read bandwidth: %w", err)
 	}
-	r := &Roofs{team: t, mem: mem, share: regionBytes, have: isa.Detect().Names(), bestOp: map[string]float64{}}
-	for _, l := range roof.Reads[min(1, len(roof.Reads)-1):] {
-		if r.runs(l.Needs) {
-			r.reads = append(r.reads, l)
-		}
-	}
-	if len(r.reads) == 0 {
-		r.reads = roof.Reads[:1]
-	}
+	r := &Roofs{team: t, mem: mem, share: regionBytes, reads: readLoops(), bestOp: map[string]float64{}}
 	// First touch by the worker that will read.
 	err = t.Run(func(w int) {
 		b := mem.Bytes()[w*r.share : (w+1)*r.share]
@@ -61,18 +56,58 @@ func NewRoofs(t *team.Team) (*Roofs, error) {
 	return r, err
 }
 
-func (r *Roofs) runs(needs roof.Needs) bool {
+// features are the CPU's, by their names in /proc/cpuinfo.
+var features = sync.OnceValue(func() []string { return isa.Detect().Names() })
+
+// runs reports whether this CPU has the instructions of a loop.
+func runs(needs roof.Needs) bool {
 	for _, n := range needs {
-		if !slices.Contains(r.have, n) {
+		if !slices.Contains(features(), n) {
 			return false
 		}
 	}
 	return true
 }
 
+// readLoops are the read loops of assembly that this CPU runs, or the plain one.
+func readLoops() []roof.Read {
+	var loops []roof.Read
+	for _, l := range roof.Reads[min(1, len(roof.Reads)-1):] {
+		if runs(l.Needs) {
+			loops = append(loops, l)
+		}
+	}
+	if len(loops) == 0 {
+		loops = roof.Reads[:1]
+	}
+	return loops
+}
+
 // Read samples the read bandwidth of all workers together with the next read loop in turn, in bytes per second, and returns the best
 // of all samples so far.
 func (r *Roofs) Read() (best float64, err error) {
+	_, err = r.read()
+	return r.bestBW, err
+}
+
+// ReadNow samples the read bandwidth with each read loop once, at least six times in all, and returns the best of these samples: the
+// roof of this moment.
+func (r *Roofs) ReadNow() (now float64, err error) {
+	for range max(6, len(r.reads)) {
+		bw, err := r.read()
+		if err != nil {
+			return 0, err
+		}
+		now = max(now, bw)
+	}
+	return now, nil
+}
+
+// BestRead is the best sample of the read bandwidth so far, 0 without one.
+func (r *Roofs) BestRead() float64 { return r.bestBW }
+
+// read takes one sample.
+func (r *Roofs) read() (bw float64, err error) {
 	l := &r.reads[r.next%len(r.reads)]
 	r.next++
 	if r.at+sampleBytes > r.share {
@@ -86,10 +121,10 @@ func (r *Roofs) Read() (best float64, err error) {
 			team.Safepoint()
 		}
 	})
-	bw := float64(sampleBytes*r.team.Size()) / time.Since(start).Seconds()
+	bw = float64(sampleBytes*r.team.Size()) / time.Since(start).Seconds()
 	r.at += sampleBytes
 	r.bestBW = max(r.bestBW, bw)
-	return r.bestBW, err
+	return bw, err
 }
 
 // Kinds of arithmetic for Peak.
@@ -109,27 +144,43 @@ var peakLoops = map[string][]string{
 // Peak samples the arithmetic rate of all workers together in operations per second (a multiply-add is two) with the best instruction
 // of the kind that this CPU has, and returns the best sample so far.
 func (r *Roofs) Peak(kind string) (best float64, err error) {
-	p := &roof.Peaks[0]
-search:
+	_, err = r.PeakNow(kind)
+	return r.bestOp[kind], err
+}
+
+// PeakNow is one sample of Peak.
+func (r *Roofs) PeakNow(kind string) (now float64, err error) {
+	now, err = peakRate(r.team, peakLoop(kind))
+	r.bestOp[kind] = max(r.bestOp[kind], now)
+	return now, err
+}
+
+// BestPeak is the best sample of a kind so far, 0 without one.
+func (r *Roofs) BestPeak(kind string) float64 { return r.bestOp[kind] }
+
+// peakLoop is the best arithmetic loop of a kind that this CPU runs.
+func peakLoop(kind string) *roof.Peak {
 	for _, name := range peakLoops[kind] {
 		for i := range roof.Peaks {
-			if strings.HasPrefix(roof.Peaks[i].Name, name) && r.runs(roof.Peaks[i].Needs) {
-				p = &roof.Peaks[i]
-				break search
+			if p := &roof.Peaks[i]; strings.HasPrefix(p.Name, name) && runs(p.Needs) {
+				return p
 			}
 		}
 	}
+	return &roof.Peaks[0]
+}
+
+// peakRate is how many operations per second a team does with a loop.
+func peakRate(t *team.Team, p *roof.Peak) (float64, error) {
 	const rounds, calls = 20000, 20
 	start := time.Now()
-	err = r.team.Run(func(w int) {
+	err := t.Run(func(int) {
 		for range calls {
 			p.Run(rounds)
 			team.Safepoint()
 		}
 	})
-	ops := float64(rounds*calls*p.Ops*r.team.Size()) / time.Since(start).Seconds()
-	r.bestOp[kind] = max(r.bestOp[kind], ops)
-	return r.bestOp[kind], err
+	return float64(rounds*calls*p.Ops*t.Size()) / time.Since(start).Seconds(), err
 }
 
 // Close gives the memory back.

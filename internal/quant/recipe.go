@@ -348,3 +348,13 @@ func orType(t, def Type) Type {
 func (m *RecipeModel) seventy() bool {
 	return m.Layers == 80 && (m.Arch == "llama" && m.Heads != m.KVHeads || m.Arch == "qwen2")
 }
+
+// RecipeOfFile finds the recipe of a general.file_type.
+func RecipeOfFile(fileType int) (Recipe, bool) {
+	for _, r := range recipes {
+		if r.FileType == fileType {
+			return r, true
+		}
+	}
+	return Recipe{}, false
+}

@@ -1,0 +1,430 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/generate"
+	"ck/internal/measure"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// bench measures one engine.
+type bench struct {
+	p       *program
+	ctx     context.Context
+	e       *engine.Engine
+	o       *engineFlags
+	threads int
+	facts   modelFacts
+	host    measure.Host
+	commit  string
+
+	ids      []int32 // tokens to feed, drawn at random
+	roofs    *measure.Roofs
+	counters *measure.Counters
+	notes    []string
+	plans    map[plan.Class]*plan.Plan
+	release  func()
+}
+
+// newBench prepares measurements on e. The calling goroutine is worker 0 until close.
+func (p *program) newBench(ctx context.Context, m *generate.Model, e *engine.Engine, o *engineFlags) (*bench, error) {
+	b := &bench{p: p, ctx: ctx, e: e, o: o, threads: e.Threads(plan.One), host: measure.ReadHost(e.Machine), commit: commit(),
+		plans: map[plan.Class]*plan.Plan{}}
+	var err error
+	if b.facts, err = factsOf(m); err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	b.ids = make([]int32, 4096)
+	for i := range b.ids {
+		b.ids[i] = rng.Int32N(int32(e.Graph.Vocab))
+	}
+	t, err := e.Team(b.threads)
+	if err != nil {
+		return nil, err
+	}
+	b.release = e.Hold()
+	if b.counters, err = measure.NewCounters(t); err != nil {
+		b.notes = append(b.notes, err.Error())
+	}
+	left, _ := e.Machine.Memory()
+	switch need := int64(b.threads) * measure.WorkerBytes * 2; {
+	case p.run.noRoof:
+	case left < need:
+		b.notes = append(b.notes, fmt.Sprintf("the roofs are not measured: that takes %d MiB, half of which must stay free, and %d MiB are left", need>>20, left>>20))
+	default:
+		if b.roofs, err = measure.NewRoofs(t); err != nil {
+			b.close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *bench) close() {
+	if b.roofs != nil {
+		b.roofs.Close()
+	}
+	if b.counters != nil {
+		b.counters.Close()
+	}
+	b.release()
+}
+
+// commit is the one that the program was built from, as far as known.
+func commit() string {
+	if cli.Commit != "" {
+		return cli.Commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return "unknown"
+}
+
+// tokens are n tokens from a place that differs from walk to walk.
+func (b *bench) tokens(at, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = b.ids[(at+i)%len(b.ids)]
+	}
+	return out
+}
+
+// testWork is what a test has to read and compute at least.
+type testWork struct {
+	bytes, ops float64
+	kind       string
+	walks      []walkWork
+}
+
+// walkWork is that of some equal walks.
+type walkWork struct{ n, bytes, ops float64 }
+
+// plan is the plan of a class.
+func (b *bench) plan(c plan.Class) (*plan.Plan, error) {
+	if p := b.plans[c]; p != nil {
+		return p, nil
+	}
+	p, err := b.e.Plan(c)
+	b.plans[c] = p
+	return p, err
+}
+
+// work adds a test up. Keys of a prompt are read once by each walk: at least.
+func (b *bench) work(t test) (testWork, error) {
+	var w testWork
+	add := func(n float64, rows, picks int, keys, reads float64) error {
+		p, err := b.plan(plan.ClassOf(rows))
+		if err != nil {
+			return err
+		}
+		x := measure.PlanWork(p, measure.Walk{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: float64(b.e.KVPerPosition())})
+		w.bytes, w.ops, w.kind = w.bytes+n*x.Bytes, w.ops+n*x.Ops, x.Kind
+		w.walks = append(w.walks, walkWork{n, x.Bytes, x.Ops})
+		return nil
+	}
+	for done := 0; done < t.prompt; done += b.o.ubatch {
+		n := min(b.o.ubatch, t.prompt-done)
+		picks := 0
+		if done+n == t.prompt {
+			picks = 1
+		}
+		if err := add(1, n, picks, float64(t.depth+done)+float64(n+1)/2, 1); err != nil {
+			return w, err
+		}
+	}
+	if t.gen > 0 {
+		keys := float64(t.depth+t.prompt) + float64(t.gen+1)/2
+		if err := add(float64(t.gen), t.rows, t.rows, keys, float64(t.rows)); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// least is the least time in seconds that a test can take under roofs in bytes and operations per second.
+func (w testWork) least(read, peak float64) float64 {
+	s := 0.0
+	for _, x := range w.walks {
+		s += x.n * max(x.bytes/read, x.ops/peak)
+	}
+	return s
+}
+
+// none ignores logits.
+func none(int, []float32) error { return nil }
+
+// state is the sequences of a test.
+type state struct {
+	seqs  []int
+	depth int
+}
+
+// start makes the sequences of a test and fills them to its depth.
+func (b *bench) start(t test) (*state, error) {
+	s := &state{depth: t.depth}
+	for i := range t.rows {
+		s.seqs = append(s.seqs, b.e.NewSeq())
+		if t.depth > 0 {
+			if err := b.e.Forward(b.ctx, s.seqs[i], b.tokens(7*i, t.depth), engine.None, none); err != nil {
+				b.end(s)
+				return nil, err
+			}
+		}
+	}
+	return s, nil
+}
+
+func (b *bench) end(s *state) {
+	for _, q := range s.seqs {
+		b.e.Drop(q)
+	}
+}
+
+// once runs a test on its sequences, which are at its depth again afterwards, and returns the time.
+func (b *bench) once(t test, s *state) (time.Duration, error) {
+	prompt := b.tokens(11, t.prompt)
+	batch := walk.Batch{IDs: make([]int32, t.rows), Pos: make([]int32, t.rows), Seq: s.seqs, Pick: make([]int32, t.rows)}
+	for r := range t.rows {
+		batch.Pick[r] = int32(r)
+	}
+	start := time.Now()
+	if t.prompt > 0 {
+		if err := b.e.Forward(b.ctx, s.seqs[0], prompt, engine.Last, none); err != nil {
+			return 0, err
+		}
+	}
+	for i := range t.gen {
+		if err := b.ctx.Err(); err != nil {
+			return 0, context.Cause(b.ctx)
+		}
+		for r := range t.rows {
+			batch.IDs[r], batch.Pos[r] = b.ids[(i+37*r)%len(b.ids)], int32(t.depth+t.prompt+i)
+		}
+		if _, err := b.e.Walk(&batch); err != nil {
+			return 0, err
+		}
+	}
+	d := time.Since(start)
+	for _, q := range s.seqs {
+		b.e.Truncate(q, t.depth)
+	}
+	return d, nil
+}
+
+const (
+	warmAgree  = 0.03             // two runs that agree to this share are warm
+	warmTime   = 10 * time.Second // of warming, after which it ends anyway
+	warmTokens = 32               // generated by a run that warms
+	warmRuns   = 12
+)
+
+// warm runs a test, shortened, until two runs take the same time.
+func (b *bench) warm(t test, s *state) error {
+	t.gen = min(t.gen, warmTokens)
+	begin, last := time.Now(), time.Duration(0)
+	for i := range warmRuns {
+		d, err := b.once(t, s)
+		if err != nil {
+			return err
+		}
+		// The first run packs weights and the second one may; only later ones say something.
+		if i >= 2 && math.Abs(float64(d-last)) <= warmAgree*float64(d) || i >= 1 && time.Since(begin) > warmTime {
+			return nil
+		}
+		last = d
+	}
+	return nil
+}
+
+// probe samples the roofs now, in GB/s and GOP/s.
+func (b *bench) probe(kind string) (read, peak float64, err error) {
+	if b.roofs == nil {
+		return 0, 0, nil
+	}
+	if read, err = b.roofs.ReadNow(); err != nil {
+		return 0, 0, err
+	}
+	peak, err = b.roofs.PeakNow(kind)
+	return read / 1e9, peak / 1e9, err
+}
+
+// measure runs a test; at is told of each repetition.
+func (b *bench) measure(t test, at func()) (*result, error) {
+	r := b.newResult(t)
+	r.Notes = append(r.Notes, b.notes...)
+	w, err := b.work(t)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.start(t)
+	if err != nil {
+		return nil, err
+	}
+	defer b.end(s)
+	if !b.p.run.noWarmup {
+		if err := b.warm(t, s); err != nil {
+			return nil, err
+		}
+	}
+	var counts measure.Counts
+	reads, peaks := []float64{}, []float64{}
+	for i := 0; ; i++ {
+		read, peak, err := b.probe(w.kind)
+		if err != nil {
+			return nil, err
+		}
+		reads, peaks = append(reads, read), append(peaks, peak)
+		if i == b.p.run.reps {
+			break
+		}
+		before, err := b.count()
+		if err != nil {
+			return nil, err
+		}
+		watch := measure.StartWatch()
+		d, err := b.once(t, s)
+		if err != nil {
+			return nil, err
+		}
+		noise := watch.Stop()
+		after, err := b.count()
+		if err != nil {
+			return nil, err
+		}
+		n := after.Minus(before)
+		counts = measure.Counts{Instructions: counts.Instructions + n.Instructions, Cycles: counts.Cycles + n.Cycles,
+			CacheMisses: counts.CacheMisses + n.CacheMisses}
+		r.Samples = append(r.Samples, sample{Ns: d.Nanoseconds(), TS: float64(t.tokens()) / d.Seconds(), Noise: noise})
+		at()
+	}
+	for i := range r.Samples {
+		x := &r.Samples[i]
+		x.ReadGBps, x.PeakGOPs = max(reads[i], reads[i+1]), max(peaks[i], peaks[i+1])
+		if b.roofs != nil {
+			x.Share = w.least(x.ReadGBps*1e9, x.PeakGOPs*1e9) / (float64(x.Ns) / 1e9)
+		}
+	}
+	if b.counters != nil {
+		n := float64(t.tokens() * len(r.Samples))
+		r.Counts = &measure.Counts{Instructions: counts.Instructions / n, Cycles: counts.Cycles / n, CacheMisses: counts.CacheMisses / n}
+	}
+	if l3 := b.e.Machine.L3.Bytes; l3 > 0 && float64(l3) > w.walks[len(w.walks)-1].bytes {
+		r.Notes = append(r.Notes, "the weights fit into the last cache, so the read bandwidth of the memory is no limit")
+	}
+	b.finish(r, w)
+	return r, nil
+}
+
+// count reads the hardware counters, if there are any.
+func (b *bench) count() (measure.Counts, error) {
+	if b.counters == nil {
+		return measure.Counts{}, nil
+	}
+	return b.counters.Read()
+}
+
+// profiled is one phase of a test with the time of its steps.
+type profiled struct {
+	phase   string
+	profile *measure.Profile
+	walk    measure.Walk
+}
+
+// profilePhases runs walks of each phase of a test with a hook: a prompt as one walk, or some generated tokens.
+func (b *bench) profilePhases(t test) ([]profiled, error) {
+	s, err := b.start(t)
+	if err != nil {
+		return nil, err
+	}
+	defer b.end(s)
+	defer b.e.SetHook(nil)
+	cache := float64(b.e.KVPerPosition())
+	var out []profiled
+	run := func(phase string, t test, n int, w measure.Walk) error {
+		if _, err := b.once(t, s); err != nil { // warm
+			return err
+		}
+		p, err := b.plan(plan.ClassOf(w.Rows))
+		if err != nil {
+			return err
+		}
+		x := measure.NewProfile(p)
+		b.e.SetHook(x.Hook)
+		defer b.e.SetHook(nil)
+		for range n {
+			if _, err := b.once(t, s); err != nil {
+				return err
+			}
+		}
+		out = append(out, profiled{phase, x, w})
+		return nil
+	}
+	if n := min(t.prompt, b.o.ubatch); n > 0 {
+		w := measure.Walk{Rows: n, Picks: 1, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache}
+		if err := run(fmt.Sprintf("prefill of %d rows", n), test{prompt: n, depth: t.depth, rows: 1}, 3, w); err != nil {
+			return nil, err
+		}
+	}
+	if t.gen > 0 {
+		n := min(t.gen, warmTokens)
+		w := measure.Walk{Rows: t.rows, Picks: t.rows, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: float64(t.rows), CacheBytes: cache}
+		if err := run(fmt.Sprintf("decode of %d rows", t.rows), test{gen: n, depth: t.depth, rows: t.rows}, 3, w); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// profile adds the steps' table to a result, and the folded stacks to a file unless nil.
+func (b *bench) profile(t test, r *result, folded *cli.File) error {
+	phases, err := b.profilePhases(t)
+	if err != nil {
+		return err
+	}
+	if b.roofs != nil { // of attention; the matmuls' is known
+		if _, err := b.roofs.PeakNow(measure.F32); err != nil {
+			return err
+		}
+	}
+	for _, x := range phases {
+		r.Steps = append(r.Steps, b.stepRows(x)...)
+		if folded != nil {
+			if err := x.profile.Fold(folded, fmt.Sprintf("%s, %d threads;%s", r.Test, r.Threads, x.phase)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) stepRows(x profiled) []stepRow {
+	var out []stepRow
+	for _, s := range x.profile.Steps(x.walk) {
+		row := stepRow{Phase: x.phase, Name: s.Name, Items: s.Items, Us: s.Time * 1e6, Share: s.Share, GBps: s.BytesRate() / 1e9,
+			GOPs: s.OpsRate() / 1e9, Kind: s.Work.Kind, Ops: s.Work.Ops, Bytes: s.Work.Bytes}
+		if b.roofs != nil && b.roofs.BestRead() > 0 {
+			row.ReadPct = 100 * s.BytesRate() / b.roofs.BestRead()
+			if peak := b.roofs.BestPeak(s.Work.Kind); peak > 0 {
+				row.PeakPct = 100 * s.OpsRate() / peak
+			}
+		}
+		out = append(out, row)
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"ck/internal/cli"
+)
+
+// formatNames are the words of --output.
+var formatNames = []string{"md", "csv", "json", "jsonl", "sql", "gobench"}
+
+// writer prints results as they come.
+type writer struct {
+	w      io.Writer
+	format string
+	n      int
+	all    []*result // of formats that need all of them
+}
+
+func newWriter(w io.Writer, format string) *writer { return &writer{w: w, format: format} }
+
+// row prints a result.
+func (x *writer) row(r *result) error {
+	x.n++
+	switch x.format {
+	case "md":
+		return x.markdown(r)
+	case "csv":
+		return x.csv(r)
+	case "jsonl":
+		return encode(x.w, r)
+	case "sql":
+		return x.sql(r)
+	case "gobench":
+		return x.gobench(r)
+	}
+	x.all = append(x.all, r)
+	return nil
+}
+
+// end prints what comes last.
+func (x *writer) end() error {
+	if x.format != "json" {
+		return nil
+	}
+	doc := runDoc{Schema: runSchema, Results: x.all}
+	for _, r := range x.all {
+		doc.Host, r.Host = r.Host, nil // once is enough
+	}
+	return encode(x.w, doc)
+}
+
+// runDoc is the document of --output json.
+type runDoc struct {
+	Schema  string    `json:"schema"`
+	Host    any       `json:"host"`
+	Results []*result `json:"results"`
+}
+
+func encode(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+var markdownHead = []struct {
+	name  string
+	width int
+	right bool
+}{{"model", 24, false}, {"size", 10, true}, {"params", 10, true}, {"backend", 7, false}, {"threads", 7, true}, {"test", 16, true}, {"t/s", 8, true},
+	{"interval", 19, true}, {"GB/s", 6, true}, {"% read", 6, true}, {"GOP/s", 6, true}, {"% peak", 6, true}}
+
+// markdown is a row of a table that is aligned as plain text, too.
+func (x *writer) markdown(r *result) error {
+	cells := []string{r.ModelType, fmt.Sprintf("%.2f MiB", float64(r.ModelSize)/(1<<20)), fmt.Sprintf("%.2f M", float64(r.ModelParams)/1e6), r.Backends,
+		strconv.Itoa(r.Threads), r.Test, fixed(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", fixed(r.TS.Lo), fixed(r.TS.Hi), 100*r.TS.Level), fixed(r.GBps),
+		percent(r.ReadPct), fixed(r.GOPs), percent(r.PeakPct)}
+	if r.ModelSize >= 1<<30 {
+		cells[1] = fmt.Sprintf("%.2f GiB", float64(r.ModelSize)/(1<<30))
+	}
+	if r.ModelParams >= 1e9 {
+		cells[2] = fmt.Sprintf("%.2f B", float64(r.ModelParams)/1e9)
+	}
+	if r.TS.N < 2 {
+		cells[7] = "–"
+	}
+	if x.n == 1 {
+		head, rule := make([]string, len(cells)), "|"
+		for i, h := range markdownHead {
+			head[i] = h.name
+			if h.right {
+				rule += " " + strings.Repeat("-", h.width-1) + ": |"
+			} else {
+				rule += " " + strings.Repeat("-", h.width) + " |"
+			}
+		}
+		if _, err := fmt.Fprintf(x.w, "%s\n%s\n", markdownLine(head), rule); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(x.w, markdownLine(cells))
+	return err
+}
+
+func markdownLine(cells []string) string {
+	s := "|"
+	for i, c := range cells {
+		pad := strings.Repeat(" ", max(0, markdownHead[i].width-len([]rune(c))))
+		if markdownHead[i].right {
+			s += " " + pad + c + " |"
+		} else {
+			s += " " + c + pad + " |"
+		}
+	}
+	return s
+}
+
+// fixed shows three or more significant digits.
+func fixed(v float64) string {
+	switch {
+	case v >= 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case v >= 1:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}
+
+// percent is a share in percent; 0 is what was not measured.
+func percent(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	if v < 10 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// columns are the fields of csv and sql: those of llama-bench by their names, then ours.
+var columns = []struct {
+	name, sqlType string
+	value         func(r *result) any
+}{
+	{"build_commit", "TEXT", func(r *result) any { return r.BuildCommit }},
+	{"cpu_info", "TEXT", func(r *result) any { return r.CPUInfo }},
+	{"backends", "TEXT", func(r *result) any { return r.Backends }},
+	{"model_filename", "TEXT", func(r *result) any { return r.ModelFilename }},
+	{"model_type", "TEXT", func(r *result) any { return r.ModelType }},
+	{"model_size", "INTEGER", func(r *result) any { return r.ModelSize }},
+	{"model_n_params", "INTEGER", func(r *result) any { return r.ModelParams }},
+	{"n_ubatch", "INTEGER", func(r *result) any { return r.UBatch }},
+	{"n_threads", "INTEGER", func(r *result) any { return r.Threads }},
+	{"type_k", "TEXT", func(r *result) any { return r.TypeK }},
+	{"type_v", "TEXT", func(r *result) any { return r.TypeV }},
+	{"n_prompt", "INTEGER", func(r *result) any { return r.Prompt }},
+	{"n_gen", "INTEGER", func(r *result) any { return r.Gen }},
+	{"n_depth", "INTEGER", func(r *result) any { return r.Depth }},
+	{"test_time", "TEXT", func(r *result) any { return r.TestTime }},
+	{"avg_ns", "REAL", func(r *result) any { return r.AvgNs }},
+	{"stddev_ns", "REAL", func(r *result) any { return r.StddevNs }},
+	{"avg_ts", "REAL", func(r *result) any { return r.AvgTS }},
+	{"stddev_ts", "REAL", func(r *result) any { return r.StddevTS }},
+	{"test", "TEXT", func(r *result) any { return r.Test }},
+	{"rows", "INTEGER", func(r *result) any { return r.Rows }},
+	{"tier", "TEXT", func(r *result) any { return r.Tier }},
+	{"act", "TEXT", func(r *result) any { return r.Act }},
+	{"model_hash", "TEXT", func(r *result) any { return r.ModelHash }},
+	{"binary_hash", "TEXT", func(r *result) any { return r.Host.BinaryHash }},
+	{"repetitions", "INTEGER", func(r *result) any { return r.TS.N }},
+	{"median_ts", "REAL", func(r *result) any { return r.TS.Median }},
+	{"lo_ts", "REAL", func(r *result) any { return r.TS.Lo }},
+	{"hi_ts", "REAL", func(r *result) any { return r.TS.Hi }},
+	{"interval_level", "REAL", func(r *result) any { return r.TS.Level }},
+	{"gb_per_s", "REAL", func(r *result) any { return r.GBps }},
+	{"read_roof_gbs", "REAL", func(r *result) any { return r.ReadGBps }},
+	{"pct_read_roof", "REAL", func(r *result) any { return r.ReadPct }},
+	{"gop_per_s", "REAL", func(r *result) any { return r.GOPs }},
+	{"peak_gops", "REAL", func(r *result) any { return r.PeakGOPs }},
+	{"pct_peak", "REAL", func(r *result) any { return r.PeakPct }},
+	{"peak_kind", "TEXT", func(r *result) any { return r.PeakKind }},
+}
+
+func (x *writer) csv(r *result) error {
+	w := csv.NewWriter(x.w)
+	var head, row []string
+	for _, c := range columns {
+		head, row = append(head, c.name), append(row, plainText(c.value(r)))
+	}
+	if x.n == 1 {
+		if err := w.Write(head); err != nil {
+			return err
+		}
+	}
+	if err := w.Write(row); err != nil {
+		return err
+	}
+	w.Flush()
+	return w.Error()
+}
+
+func plainText(v any) string {
+	if f, ok := v.(float64); ok {
+		return strconv.FormatFloat(f, 'g', 8, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+func (x *writer) sql(r *result) error {
+	var defs, vals []string
+	for _, c := range columns {
+		defs = append(defs, "  "+c.name+" "+c.sqlType)
+		v := plainText(c.value(r))
+		if c.sqlType == "TEXT" {
+			v = "'" + strings.ReplaceAll(v, "'", "''") + "'"
+		}
+		vals = append(vals, v)
+	}
+	if x.n == 1 {
+		if _, err := fmt.Fprintf(x.w, "CREATE TABLE IF NOT EXISTS test (\n%s\n);\n\n", strings.Join(defs, ",\n")); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(x.w, "INSERT INTO test VALUES (%s);\n", strings.Join(vals, ", "))
+	return err
+}
+
+// gobench prints repetitions as lines of Go's benchmark format (golang.org/design/14313-benchmark-format). Only facts of the machine are
+// configuration: what differs between two programs would keep benchstat from comparing them.
+func (x *writer) gobench(r *result) error {
+	if x.n == 1 {
+		if _, err := fmt.Fprintf(x.w, "goos: %s\ngoarch: %s\npkg: ck\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, r.CPUInfo); err != nil {
+			return err
+		}
+	}
+	name := strings.Map(func(c rune) rune {
+		if c <= ' ' || c == '/' || c == '=' {
+			return '-'
+		}
+		return c
+	}, r.ModelType)
+	test := strings.ReplaceAll(r.Test, " @ ", "@")
+	tokens := r.Prompt + r.Gen*r.Rows
+	for _, s := range r.Samples {
+		line := fmt.Sprintf("BenchmarkRun/model=%s/test=%s/threads=%d %d %.6g ns/op %.6g tok/s", name, test, r.Threads, tokens,
+			float64(s.Ns)/float64(tokens), s.TS)
+		if s.Share > 0 {
+			line += fmt.Sprintf(" %.6g %%roof", 100*s.Share)
+		}
+		if _, err := fmt.Fprintln(x.w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printSteps prints the tables of --steps below the results.
+func (p *program) printSteps(all []*result) error {
+	for _, r := range all {
+		phase := ""
+		var t *cli.Table
+		flush := func() error {
+			if t == nil {
+				return nil
+			}
+			return t.Write(p.app.Out, p.app.Common.Plain)
+		}
+		for _, s := range r.Steps {
+			if s.Phase != phase {
+				if err := flush(); err != nil {
+					return cli.OutError(err)
+				}
+				phase = s.Phase
+				if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.Test, r.Threads, phase); err != nil {
+					return cli.OutError(err)
+				}
+				t = &cli.Table{Head: []string{"step", "items", "us", "% time", "GB/s", "% read", "GOP/s", "% peak", "peak"},
+					Right: []bool{false, true, true, true, true, true, true, true, false}}
+			}
+			t.Rows = append(t.Rows, s.cells())
+		}
+		if err := flush(); err != nil {
+			return cli.OutError(err)
+		}
+	}
+	return nil
+}
+
+func (s stepRow) cells() []string {
+	c := []string{s.Name, strconv.Itoa(s.Items), fmt.Sprintf("%.1f", s.Us), fmt.Sprintf("%.1f", 100*s.Share), "", "", "", "", ""}
+	if s.Bytes > 0 {
+		c[4], c[5] = fixed(s.GBps), percent(s.ReadPct)
+	}
+	if s.Ops > 0 {
+		c[6], c[7], c[8] = fixed(s.GOPs), percent(s.PeakPct), s.Kind
+	}
+	return c
+}

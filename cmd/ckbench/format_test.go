@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"ck/internal/measure"
+)
+
+func sampleResult(ts ...float64) *result {
+	r := &result{Schema: runSchema, CPUInfo: "Some CPU's 9000", Backends: "CPU", ModelFilename: "a,b.gguf", ModelType: "llama 1.2B Q4_K_M", ModelSize: 800e6,
+		ModelParams: 1.24e9, Threads: 2, Gen: 4, Rows: 2, Depth: 7, Test: "tg4x2 @ d7", GBps: 70, ReadPct: 85, PeakKind: measure.Int8,
+		TS: measure.Summarize(ts), Host: &measure.Host{CPU: "Some CPU's 9000", BinaryHash: "abc"}}
+	for _, x := range ts {
+		r.Samples = append(r.Samples, sample{Ns: int64(8e9 / x), TS: x, Share: 0.8})
+	}
+	return r
+}
+
+func printed(t *testing.T, format string, results ...*result) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := newWriter(&b, format)
+	for _, r := range results {
+		if err := w.row(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestParseList(t *testing.T) {
+	for s, want := range map[string][]int{"5": {5}, "1,2,4": {1, 2, 4}, "1-4": {1, 2, 3, 4}, "1-8*2": {1, 2, 4, 8}, "1-7+3": {1, 4, 7}, "0": {0}, "3, 1-2": {3, 1, 2}} {
+		if got, err := parseList("-x", s, 0, 10); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "a", "1,", "2-1", "1-", "-1", "11", "1-8*1", "0-8*2", "1-8+0", "1-8+-1", "1-4*-2", "99999999999999999999"} {
+		if got, err := parseList("-x", s, 0, 10); err == nil {
+			t.Errorf("%q: %v", s, got)
+		}
+	}
+	if _, err := parseList("-x", "1-100000", 0, 1<<20); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("%v", err)
+	}
+	if p, err := parsePairs("--pg", []string{"512,128"}, 1000); err != nil || p[0] != [2]int{512, 128} {
+		t.Errorf("%v, %v", p, err)
+	}
+	for _, s := range []string{"", "1", "1,2,3", "0,1", "1,5000", "a,b"} {
+		if _, err := parsePairs("--pg", []string{s}, 1000); err == nil {
+			t.Errorf("pair %q", s)
+		}
+	}
+}
+
+func TestTestNames(t *testing.T) {
+	for want, x := range map[string]test{"pp512": {prompt: 512, rows: 1}, "tg64x4 @ d4096": {gen: 64, rows: 4, depth: 4096}, "pp8+tg4": {prompt: 8, gen: 4, rows: 1}} {
+		if x.String() != want {
+			t.Errorf("%s, want %s", x, want)
+		}
+	}
+	if n := (test{gen: 64, rows: 4}).tokens(); n != 256 {
+		t.Errorf("%d tokens", n)
+	}
+}
+
+// Lines of gobench are what Go's benchmark format defines: a name without blanks, a count, pairs of value and unit.
+func TestGobench(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(printed(t, "gobench", sampleResult(10, 11), sampleResult(12))), "\n")
+	line := regexp.MustCompile(`^Benchmark[A-Z]\S* [1-9][0-9]*( [0-9.e+-]+ [^\s0-9]\S*)+$`)
+	config := regexp.MustCompile(`^[a-z][^\sA-Z]*: .+$`)
+	for i, l := range lines {
+		if want := config; i >= 4 {
+			if want = line; !want.MatchString(l) {
+				t.Errorf("no benchmark line: %q", l)
+			}
+		} else if !want.MatchString(l) {
+			t.Errorf("no configuration line: %q", l)
+		}
+	}
+	if len(lines) != 7 || lines[4] != "BenchmarkRun/model=llama-1.2B-Q4_K_M/test=tg4x2@d7/threads=2 8 1e+08 ns/op 10 tok/s 80 %roof" {
+		t.Errorf("%d lines, %q", len(lines), lines[4])
+	}
+}
+
+func TestCSV(t *testing.T) {
+	rows, err := csv.NewReader(strings.NewReader(printed(t, "csv", sampleResult(10), sampleResult(12)))).ReadAll()
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	at := slices.Index(rows[0], "model_filename")
+	if rows[1][at] != "a,b.gguf" || rows[2][slices.Index(rows[0], "median_ts")] != "12" {
+		t.Errorf("%v", rows)
+	}
+	for _, name := range []string{"build_commit", "cpu_info", "backends", "model_type", "model_size", "model_n_params", "n_threads", "n_prompt", "n_gen", "n_depth",
+		"avg_ns", "stddev_ns", "avg_ts", "stddev_ts"} { // readers of llama-bench look for these
+		if !slices.Contains(rows[0], name) {
+			t.Errorf("no column %s", name)
+		}
+	}
+}
+
+func TestSQL(t *testing.T) {
+	s := printed(t, "sql", sampleResult(10), sampleResult(12))
+	if strings.Count(s, "CREATE TABLE IF NOT EXISTS test") != 1 || strings.Count(s, "INSERT INTO test VALUES (") != 2 || !strings.Contains(s, "'Some CPU''s 9000'") {
+		t.Error(s)
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(printed(t, "md", sampleResult(10, 11, 12, 13, 14), sampleResult(12))), "\n")
+	if len(lines) != 4 {
+		t.Fatal(lines)
+	}
+	for _, l := range lines {
+		if len([]rune(l)) != len([]rune(lines[0])) || strings.Count(l, "|") != strings.Count(lines[0], "|") {
+			t.Errorf("not aligned: %s", l)
+		}
+	}
+	if !strings.Contains(lines[2], "12.00 |   10.00–14.00 (94%) |") {
+		t.Error(lines[2])
+	}
+}
+
+// What --output json and jsonl print is what compare reads.
+func TestJSONRoundTrip(t *testing.T) {
+	for _, format := range []string{"json", "jsonl"} {
+		s := printed(t, format, sampleResult(10, 11), sampleResult(12))
+		got, err := readResults("x", strings.NewReader(s))
+		if err != nil || len(got) != 2 || got[0].TS.Median != 10.5 || len(got[0].Samples) != 2 || got[1].Test != "tg4x2 @ d7" {
+			t.Errorf("%s: %v, %v", format, got, err)
+		}
+		if !strings.Contains(s, `"binary_sha256":"abc"`) {
+			t.Errorf("%s lacks the host", format)
+		}
+	}
+	for _, bad := range []string{"", "{}", "[1]", `{"schema":"ck.bench.run/99","results":[]}`, `{"schema":"ck.complete/1"}`, "text"} {
+		if got, err := readResults("x", strings.NewReader(bad)); err == nil {
+			t.Errorf("%q: %d results", bad, len(got))
+		}
+	}
+	var any map[string]any
+	if err := json.Unmarshal([]byte(printed(t, "json", sampleResult(1))), &any); err != nil || any["schema"] != runSchema {
+		t.Errorf("%v, %v", any["schema"], err)
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"ck/internal/generate"
+	"ck/internal/measure"
+	"ck/internal/quant"
+)
+
+// result is one test of one model, as --output json prints it. The names of the first half are those of llama-bench.
+type result struct {
+	Schema        string  `json:"schema"`
+	BuildCommit   string  `json:"build_commit"`
+	CPUInfo       string  `json:"cpu_info"`
+	Backends      string  `json:"backends"`
+	ModelFilename string  `json:"model_filename"`
+	ModelType     string  `json:"model_type"`
+	ModelSize     int64   `json:"model_size"`
+	ModelParams   int64   `json:"model_n_params"`
+	UBatch        int     `json:"n_ubatch"`
+	Threads       int     `json:"n_threads"`
+	TypeK         string  `json:"type_k"`
+	TypeV         string  `json:"type_v"`
+	Prompt        int     `json:"n_prompt"`
+	Gen           int     `json:"n_gen"`
+	Depth         int     `json:"n_depth"`
+	TestTime      string  `json:"test_time"`
+	AvgNs         float64 `json:"avg_ns"`
+	StddevNs      float64 `json:"stddev_ns"`
+	AvgTS         float64 `json:"avg_ts"`
+	StddevTS      float64 `json:"stddev_ts"`
+
+	Test      string          `json:"test"`
+	Rows      int             `json:"rows"`
+	ModelHash string          `json:"model_hash"` // see measure.ModelHash
+	Tier      string          `json:"tier"`
+	Act       string          `json:"act"`
+	Packed    bool            `json:"packed"`
+	TS        measure.Summary `json:"tokens_per_s"`
+	GBps      float64         `json:"gb_per_s"`      // weights and cache, at the median
+	ReadGBps  float64         `json:"read_roof_gbs"` // 0: not measured
+	ReadPct   float64         `json:"pct_read_roof"`
+	GOPs      float64         `json:"gop_per_s"` // of matmuls, at the median
+	PeakGOPs  float64         `json:"peak_gops"`
+	PeakPct   float64         `json:"pct_peak"`
+	PeakKind  string          `json:"peak_kind"`
+	Counts    *measure.Counts `json:"counters_per_token"` // null: see notes
+	Samples   []sample        `json:"samples"`
+	Steps     []stepRow       `json:"steps,omitempty"`
+	Warnings  []string        `json:"warnings"`
+	Notes     []string        `json:"notes"`
+	Host      *measure.Host   `json:"host,omitempty"`
+}
+
+const runSchema = "ck.bench.run/1"
+
+// sample is one repetition.
+type sample struct {
+	Ns       int64         `json:"ns"`
+	TS       float64       `json:"tokens_per_s"`
+	ReadGBps float64       `json:"read_roof_gbs"` // the better of before and after; 0: not measured
+	PeakGOPs float64       `json:"peak_gops"`
+	Share    float64       `json:"share"` // least possible time under these roofs, over the time that it took; 0: not measured
+	Noise    measure.Noise `json:"noise"`
+}
+
+// stepRow is a line of the steps' table.
+type stepRow struct {
+	Phase   string  `json:"phase"` // "prefill of 512 rows", "decode of 1 row"
+	Name    string  `json:"step"`
+	Items   int     `json:"items"`
+	Us      float64 `json:"us_per_walk"`
+	Share   float64 `json:"share"`
+	GBps    float64 `json:"gb_per_s"`
+	ReadPct float64 `json:"pct_read_roof"`
+	GOPs    float64 `json:"gop_per_s"`
+	PeakPct float64 `json:"pct_peak"`
+	Kind    string  `json:"peak_kind"`
+	Ops     float64 `json:"ops"`
+	Bytes   float64 `json:"bytes"`
+}
+
+// modelFacts is what a result says about the model.
+type modelFacts struct {
+	file, typ, hash string
+	size, params    int64
+}
+
+func factsOf(m *generate.Model) (modelFacts, error) {
+	f := modelFacts{file: "built-in"}
+	if m.Path != "" {
+		f.file = filepath.Base(m.Path)
+	}
+	bytes := map[quant.Type]int64{}
+	for _, t := range m.Weights.Tensors {
+		n := int64(1)
+		for _, d := range t.Shape {
+			n *= int64(d)
+		}
+		f.params += n
+		f.size += int64(len(t.Data))
+		bytes[t.Type] += int64(len(t.Data))
+	}
+	arch, _ := m.Weights.KV.String("general.architecture")
+	main, most := quant.F32, int64(-1)
+	for t, n := range bytes {
+		if n > most || n == most && t < main {
+			main, most = t, n
+		}
+	}
+	kind := main.String()
+	if n, ok := m.Weights.KV.Int("general.file_type"); ok && n > 0 {
+		if r, ok := quant.RecipeOfFile(int(n)); ok {
+			kind = r.Name
+		}
+	}
+	f.typ = fmt.Sprintf("%s %s %s", arch, shortParams(f.params), kind)
+	var err error
+	f.hash, err = measure.ModelHash(m.Weights.Files())
+	return f, err
+}
+
+// shortParams is 1.2B, 596M, 260K.
+func shortParams(n int64) string {
+	for _, u := range []struct {
+		name string
+		of   float64
+	}{{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"K", 1e3}} {
+		if x := float64(n) / u.of; x >= 0.9995 {
+			if x < 9.95 {
+				return fmt.Sprintf("%.1f%s", x, u.name)
+			}
+			return fmt.Sprintf("%.0f%s", x, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// newResult fills in what is known before the test runs.
+func (b *bench) newResult(t test) *result {
+	r := &result{Schema: runSchema, BuildCommit: b.commit, CPUInfo: b.host.CPU, Backends: "CPU", ModelFilename: b.facts.file, ModelType: b.facts.typ,
+		ModelSize: b.facts.size, ModelParams: b.facts.params, UBatch: b.o.ubatch, Threads: b.threads, TypeK: b.o.kv, TypeV: b.o.kv, Prompt: t.prompt,
+		Gen: t.gen, Depth: t.depth, TestTime: time.Now().UTC().Format(time.RFC3339), Test: t.String(), Rows: t.rows, ModelHash: b.facts.hash,
+		Tier: b.e.Tier.String(), Act: b.o.act, Packed: !b.o.noPack, Samples: []sample{}, Warnings: []string{}, Notes: []string{}, Host: &b.host}
+	return r
+}
+
+// finish computes what follows from the samples.
+func (b *bench) finish(r *result, w testWork) {
+	var ts, ns []float64
+	for _, s := range r.Samples {
+		ts, ns = append(ts, s.TS), append(ns, float64(s.Ns))
+	}
+	r.TS = measure.Summarize(ts)
+	r.AvgTS, r.StddevTS = r.TS.Mean, r.TS.Stddev
+	n := measure.Summarize(ns)
+	r.AvgNs, r.StddevNs = n.Mean, n.Stddev
+	seconds := n.Median / 1e9
+	r.GBps, r.GOPs, r.PeakKind = w.bytes/seconds/1e9, w.ops/seconds/1e9, w.kind
+	if b.roofs != nil {
+		r.ReadGBps, r.PeakGOPs = b.roofs.BestRead()/1e9, b.roofs.BestPeak(w.kind)/1e9
+		r.ReadPct, r.PeakPct = 100*r.GBps/r.ReadGBps, 100*r.GOPs/r.PeakGOPs
+	}
+	for _, i := range r.TS.OutlierIndex {
+		s := r.Samples[i]
+		text := fmt.Sprintf("repetition %d is off the median by %+.1f %%", i+1, 100*(s.TS/r.TS.Median-1))
+		if why := s.Noise.Reasons(); len(why) > 0 {
+			text += ": " + strings.Join(why, ", ")
+		} else {
+			text += "; nothing was seen that explains it"
+		}
+		r.Warnings = append(r.Warnings, text)
+	}
+	var noise measure.Noise
+	for _, s := range r.Samples {
+		noise.Steal += s.Noise.Steal / float64(len(r.Samples))
+		noise.OtherLoad += s.Noise.OtherLoad / float64(len(r.Samples))
+		noise.MajorFaults += s.Noise.MajorFaults
+	}
+	if why := noise.Reasons(); len(why) > 0 {
+		r.Warnings = append(r.Warnings, "all repetitions together: "+strings.Join(why, ", "))
+	}
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/generate"
+	"ck/internal/quant"
+)
+
+// engineFlags are the flags of commands that open an engine.
+type engineFlags struct {
+	threads string // list
+	ubatch  int
+	kv, act string
+	noPack  bool
+}
+
+func (o *engineFlags) flags(c *cobra.Command) {
+	g := cli.NewGroup(c.Flags(), "Engine")
+	g.Text(&o.threads, "threads", "t", "", "LIST", "numbers of workers: 2 or 1,2,4 or 1-8; default: what the machine and its limits grant")
+	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
+	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
+	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
+	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
+}
+
+// threadList is the list of -t; one zero means the engine's choice.
+func (o *engineFlags) threadList() ([]int, error) {
+	if o.threads == "" {
+		return []int{0}, nil
+	}
+	return parseList("-t/--threads", o.threads, 1, 4096)
+}
+
+func (p *program) engineOptions(o *engineFlags, threads int) engine.Options {
+	c := &p.app.Common
+	kv, _ := quant.Parse(o.kv) // one of the flag's words
+	return engine.Options{Tier: c.CPU, Threads: threads, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack,
+		MemLimit: c.MemLimit}
+}
+
+// runOptions are the flags of ckbench run.
+type runOptions struct {
+	engineFlags
+	prompt, gen, depth, rows string
+	pg                       []string
+	reps                     int
+	noWarmup, noRoof         bool
+	format                   string
+	steps                    bool
+	folded                   string
+	force                    bool
+}
+
+const runLong = `Measures tests named as llama-bench names them, in tokens per second:
+
+  pp512          a prompt of 512 tokens (-p)
+  tg128          128 tokens generated one by one (-n)
+  tg128x4        the same for 4 sequences in one walk (--rows)
+  pp512+tg128    one after the other (--pg)
+  … @ d4096      after 4096 tokens that are not counted (-d)
+
+Every test is warmed up until two runs agree to 3 %, then repeated. The table has the median and an interval that holds the true median with the probability given (order statistics; 94 % for five repetitions), what was read from memory and its share of the read bandwidth, the operations of the matmuls and their share of the arithmetic peak. Both roofs are measured beside every repetition on the same workers; the best sample counts.
+
+A repetition that stands out is named on stderr with what disturbed it: pages read from disk, steal time, other processes.`
+
+const maxTokens = 1 << 20
+
+func (p *program) runCommand() {
+	o := &p.run
+	c := p.app.NewCommand("run [flags]", "speed of a model", runLong, p.runRun)
+	g := cli.NewGroup(c.Flags(), "Tests")
+	g.Text(&o.prompt, "prompt", "p", "512", "LIST", "lengths of prompts; 0: no such test")
+	g.Text(&o.gen, "gen", "n", "128", "LIST", "numbers of generated tokens; 0: no such test")
+	g.Texts(&o.pg, "pg", "", "P,N", "a prompt and then generated tokens, as one test; may be repeated (also -pg)")
+	g.Text(&o.depth, "depth", "d", "0", "LIST", "tokens in the context before a test begins")
+	g.Text(&o.rows, "rows", "", "1", "LIST", "sequences that generate in one walk")
+	g.Int(&o.reps, "repetitions", "r", 5, 1, 10000, "N", "repetitions of each test")
+	g.Bool(&o.noWarmup, "no-warmup", "", "measure the first run, with packing of the weights and page faults")
+	g.Bool(&o.noRoof, "no-roof", "", "do not measure the machine's limits")
+	o.engineFlags.flags(c)
+	g = cli.NewGroup(c.Flags(), "Output")
+	g.Enum(&o.format, "output", "o", "md", "FORMAT", formatNames, "form of the result; gobench is what benchstat reads")
+	g.Bool(&o.steps, "steps", "", "a table of the time of each step, too")
+	g.Text(&o.folded, "folded", "", "", "FILE", "write the steps' time as folded stacks, for flame graphs; - is stdout")
+	g.Bool(&o.force, "force", "", "overwrite the file of --folded")
+}
+
+// test is one test of a model.
+type test struct {
+	prompt, gen, depth int
+	rows               int // sequences; 1 for prompts
+}
+
+func (t test) String() string {
+	s := ""
+	if t.prompt > 0 {
+		s = fmt.Sprintf("pp%d", t.prompt)
+	}
+	if t.gen > 0 {
+		if s != "" {
+			s += "+"
+		}
+		s += fmt.Sprintf("tg%d", t.gen)
+		if t.rows > 1 {
+			s += fmt.Sprintf("x%d", t.rows)
+		}
+	}
+	if t.depth > 0 {
+		s += fmt.Sprintf(" @ d%d", t.depth)
+	}
+	return s
+}
+
+// tokens is how many tokens count.
+func (t test) tokens() int { return t.prompt + t.gen*t.rows }
+
+// tests lists what the flags ask for.
+func (o *runOptions) tests() ([]test, error) {
+	lists := [4][]int{}
+	for i, e := range []struct {
+		flag, text string
+		lo, hi     int
+	}{{"-p/--prompt", o.prompt, 0, maxTokens}, {"-n/--gen", o.gen, 0, maxTokens}, {"-d/--depth", o.depth, 0, maxTokens}, {"--rows", o.rows, 1, o.ubatch}} {
+		var err error
+		if lists[i], err = parseList(e.flag, e.text, e.lo, e.hi); err != nil {
+			return nil, err
+		}
+	}
+	pairs, err := parsePairs("--pg", o.pg, maxTokens)
+	if err != nil {
+		return nil, err
+	}
+	var out []test
+	for _, d := range lists[2] {
+		for _, n := range lists[0] {
+			out = append(out, test{prompt: n, depth: d, rows: 1})
+		}
+		for _, n := range lists[1] {
+			for _, r := range lists[3] {
+				out = append(out, test{gen: n, depth: d, rows: r})
+			}
+		}
+		for _, e := range pairs {
+			out = append(out, test{prompt: e[0], gen: e[1], depth: d, rows: 1})
+		}
+	}
+	out = slices.DeleteFunc(out, func(t test) bool { return t.tokens() == 0 })
+	if len(out) == 0 {
+		return nil, cli.Usage("-p 0 -n 0: nothing to measure; ask for at least one test")
+	}
+	return out, nil
+}
+
+// runRun is ckbench run.
+func (p *program) runRun(c *cobra.Command, args []string) error {
+	o := &p.run
+	if len(args) > 0 {
+		return cli.Usage("run: takes no words, but %q stands there; see ckbench run --help", args[0])
+	}
+	if p.app.Common.JSON {
+		o.format = "json"
+	}
+	if o.folded == "-" && o.format != "md" {
+		return cli.Usage("--folded: - is stdout, where the result goes; name a file")
+	}
+	tests, err := o.tests()
+	if err != nil {
+		return err
+	}
+	threads, err := o.threadList()
+	if err != nil {
+		return err
+	}
+	m, err := generate.Open(p.app.Common.Model)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	var folded *cli.File
+	if o.folded != "" {
+		if folded, err = p.app.Create(o.folded, o.force); err != nil {
+			return err
+		}
+		defer folded.Abort()
+	}
+	out := newWriter(p.app.Out, o.format)
+	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps))
+	defer bar.Done()
+	done := int64(0)
+	var all []*result
+	for _, n := range threads {
+		err := p.withBench(c.Context(), m, &o.engineFlags, n, func(b *bench) error {
+			for _, t := range tests {
+				r, err := b.measure(t, func() { done++; bar.At(done) })
+				if err != nil {
+					return err
+				}
+				if o.steps || folded != nil {
+					if err := b.profile(t, r, folded); err != nil {
+						return err
+					}
+				}
+				bar.Done()
+				p.explain(r)
+				if err := out.row(r); err != nil {
+					return cli.OutError(err)
+				}
+				all = append(all, r)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := out.end(); err != nil {
+		return cli.OutError(err)
+	}
+	if o.steps && o.format == "md" {
+		if err := p.printSteps(all); err != nil {
+			return err
+		}
+	}
+	if folded != nil {
+		return folded.Commit()
+	}
+	return nil
+}
+
+// explain says on stderr what disturbed a test.
+func (p *program) explain(r *result) {
+	for _, s := range r.Warnings {
+		p.app.Warn("%s, %d threads: %s", r.Test, r.Threads, s)
+	}
+	for _, s := range r.Notes {
+		p.app.Info("%s, %d threads: %s", r.Test, r.Threads, s)
+	}
+}
+
+// withBench opens an engine with n workers for f.
+func (p *program) withBench(ctx context.Context, m *generate.Model, o *engineFlags, n int, f func(*bench) error) error {
+	e, err := engine.Open(m.Weights, p.engineOptions(o, n))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	for _, s := range e.Notes {
+		p.app.Info("%s", s)
+	}
+	b, err := p.newBench(ctx, m, e, o)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	return f(b)
+}
