@@ -1,12 +1,13 @@
 # ck: build, test, bench, lint, man pages, install. Everything is plain go; this file only remembers the commands.
 
 PREFIX ?= /usr/local
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+COMMIT ?= $(shell git describe --always --abbrev=12 --exclude '*' --dirty=+changes 2>/dev/null)
+SHARE = $(DESTDIR)$(PREFIX)/share
 
 .PHONY: build test bench lint man install
 
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X ck/internal/cli.version=$(VERSION)" -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X ck/internal/cli.Commit=$(COMMIT)" -o bin/ ./cmd/...
 
 test:
 	go test ./...
@@ -21,10 +22,15 @@ lint:
 	GOARCH=arm64 go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
+# Man pages and completions are committed; this makes them again after a change of flags.
 man:
-	go run ./cmd/ckrun man man
+	go generate ./cmd/...
 
-install: build man
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+		$(SHARE)/fish/vendor_completions.d
 	install -m 755 bin/* $(DESTDIR)$(PREFIX)/bin/
-	install -m 644 man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -m 644 man/*.1 $(SHARE)/man/man1/
+	for f in man/completions/*.bash; do install -m 644 $$f $(SHARE)/bash-completion/completions/$$(basename $$f .bash); done
+	install -m 644 man/completions/_* $(SHARE)/zsh/site-functions/
+	install -m 644 man/completions/*.fish $(SHARE)/fish/vendor_completions.d/
