@@ -69,7 +69,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 		err = c.lines(ctx, p.app.In)
 	}
 	if p.o.stat && c.turn > 0 {
-		p.printStat(e, c.last, load)
+		p.printStat(e, c.last, load, true)
 		closeEngine()
 		p.printRoof(e, c.last)
 	}

@@ -365,6 +365,6 @@ func (c *talk) stat(string) error {
 		c.hint("there was no answer yet")
 		return nil
 	}
-	c.p.printStat(c.e, c.last, 0)
+	c.p.printStat(c.e, c.last, 0, true)
 	return nil
 }

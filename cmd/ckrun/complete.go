@@ -153,7 +153,7 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return cli.OutError(err)
 	}
 	if o.stat {
-		p.printStat(e, res, load)
+		p.printStat(e, res, load, false)
 		closeEngine()
 		p.printRoof(e, res)
 	}

@@ -18,11 +18,14 @@ import (
 	"ck/internal/team"
 )
 
-// printStat says on stderr how fast it was and where the memory is.
-func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Duration) {
+// printStat says on stderr how fast it was and where the memory is. load is 0 where it was said before; turn: res is of
+// a chat's turn, which did not begin with the program.
+func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Duration, turn bool) {
 	w := p.app.Err
 	line := func(name, format string, a ...any) { fmt.Fprintf(w, "%-9s "+format+"\n", append([]any{name}, a...)...) }
-	line("load", "%.1f ms", float64(load.Microseconds())/1e3)
+	if load > 0 {
+		line("load", "%.1f ms", float64(load.Microseconds())/1e3)
+	}
 	line("prefill", "%s", phase(res.Prefill))
 	decode := phase(res.Decode)
 	if res.Decode.Tokens > 0 {
@@ -30,7 +33,11 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 	}
 	line("decode", "%s", decode)
 	if res.FirstNs > 0 {
-		line("first", "%.1f ms from the program's start to the first token", float64((load+time.Duration(res.FirstNs)).Microseconds())/1e3)
+		from, first := "program's start", load+time.Duration(res.FirstNs)
+		if turn {
+			from, first = "end of the message", time.Duration(res.FirstNs)
+		}
+		line("first", "%.1f ms from the %s to the first token", float64(first.Microseconds())/1e3, from)
 	}
 	line("seed", "%d", res.Seed)
 	var mem runtime.MemStats
@@ -46,7 +53,10 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 // printRoof says how much of the workers' read bandwidth the decoding used. It is measured now: the engine must be closed, so that its
 // memory and that of the measurement are not taken at the same time.
 func (p *program) printRoof(e *engine.Engine, res generate.Result) {
-	if roof, ok := readRoof(e); ok && res.Decode.Tokens > 0 {
+	if res.Decode.Tokens == 0 {
+		return
+	}
+	if roof, ok := readRoof(e); ok {
 		fmt.Fprintf(p.app.Err, "%-9s %.1f GB/s read bandwidth of %d workers; decode used %.0f %%\n", "roof", roof/1e9, e.Threads(plan.One),
 			weightRate(e, res.Decode)/roof*100)
 	}

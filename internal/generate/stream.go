@@ -71,7 +71,7 @@ type Result struct {
 
 	Prefill Phase // the evaluation of the prompt
 	Decode  Phase // single rows after it
-	FirstNs int64 // from the call to the first token
+	FirstNs int64 // from the call to the first token; 0 without one
 }
 
 // Phase is the work of one kind: rows evaluated and the time for them, sampling included in Decode.
@@ -216,7 +216,9 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 		return 0, err
 	}
 	g.res.Prefill = Phase{len(rows), time.Since(g.begin).Nanoseconds()}
-	g.res.FirstNs = g.res.Prefill.Ns
+	if o.MaxNew != 0 {
+		g.res.FirstNs = g.res.Prefill.Ns
+	}
 	return next, nil
 }
 

@@ -63,7 +63,7 @@ func fromGGUF(kv KV) (*Tokenizer, error) {
 		addBOS = p.addBOS || pre == "gemma4"
 		err = t.ggufMerges(kv, p, pre)
 	case "bert", "t5", "rwkv", "plamo2", "none", "no_vocab":
-		return nil, fmt.Errorf("%smodel is %q: %w", ggml, model, ErrUnsupported)
+		return nil, fmt.Errorf("%smodel is %q: %w; ck reads llama (SentencePiece), gpt2 (byte-level BPE) and gemma4", ggml, model, ErrUnsupported)
 	default:
 		return nil, fmt.Errorf("%smodel is %q, which is not known: %w", ggml, model, ErrUnsupported)
 	}
