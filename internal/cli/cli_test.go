@@ -262,6 +262,11 @@ func TestSettingsErrors(t *testing.T) {
 		}
 	}
 	ta := newTestApp(t)
+	t.Setenv("CK_TEMP", "")
+	t.Setenv("XDG_CONFIG_HOME", "/dev/null")
+	if code, _, errOut := ta.run(); code != 0 {
+		t.Errorf("home that is no folder: code %d, %s", code, errOut)
+	}
 	if code, _, errOut := ta.run("--config", "/nonexistent.toml"); code != 3 || !strings.Contains(errOut, "/nonexistent.toml: no such file") {
 		t.Errorf("code %d, %s", code, errOut)
 	}

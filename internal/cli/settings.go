@@ -157,7 +157,7 @@ func (a *App) readConfig() (*viper.Viper, string, error) {
 		return nil, "", nil
 	}
 	if _, err := os.Stat(path); err != nil {
-		if !named && errors.Is(err, fs.ErrNotExist) {
+		if !named { // there is none, or the home folder is somebody else's, as under sudo -u
 			return nil, "", nil
 		}
 		return nil, "", err
