@@ -111,6 +111,7 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 // run is one worker's way down the list.
 func (x *Walker) run(w int) {
 	wk := &x.workers[w]
+	wk.use.walk()
 	for i := range x.Plan.Items {
 		it := &x.Plan.Items[i]
 		if x.Hook != nil {
@@ -254,9 +255,7 @@ func (x *Walker) quant(it *plan.Item, lo, hi int) {
 	in, width := x.floats(it.In[0])
 	act := &x.acts[it.Out[0].Buf]
 	r0, r1, c0, c1 := x.block(it, it.Out[0], lo, hi)
-	for r := r0; r < r1; r++ {
-		x.tbl.Quantize(act, r, c0, c1, in[r*width:(r+1)*width])
-	}
+	x.tbl.QuantizeRows(act, r0, r1, c0, c1, in[r0*width:], width)
 }
 
 func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
@@ -291,7 +290,7 @@ func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
 		return
 	}
 	p0, p1 := c0/f.PanelRows, (c1+f.PanelRows-1)/f.PanelRows
-	wk.use.share(p1 - p0)
+	wk.use.touched = false
 	for p := p0; p < p1; {
 		q, panels := s.read(&wk.use, p, p1, wk.panels)
 		n0 := p * f.PanelRows
@@ -300,6 +299,7 @@ func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
 			m.Bias = x.w.Vectors[it.W[1]][n0 : n0+m.N]
 		}
 		f.Matmul(wk.scratch, m)
+		wk.use.done()
 		p = q
 	}
 }

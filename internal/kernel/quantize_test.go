@@ -1,0 +1,43 @@
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"ck/internal/isa"
+)
+
+// Rows quantized side by side have the bytes that they have one by one, whatever the cut of K and rows.
+func TestQuantizeRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, tier := range isa.Available(isa.Detect()) {
+		tab := For(tier, isa.Detect())
+		for _, kind := range []ActKind{ActBF16, ActQ8, ActQ8K} {
+			for _, k := range []int{1, 31, 32, 95, 256, 300, 512, 800} {
+				for _, rows := range []int{1, 2, 15, 16, 17, 50} {
+					stride := k + rng.IntN(5)
+					x := make([]float32, rows*stride)
+					for i := range x {
+						x[i] = float32(rng.NormFloat64() * 3)
+					}
+					one, many := make([]byte, ActBytes(kind, rows, k)), make([]byte, ActBytes(kind, rows, k))
+					a, b := MakeAct(kind, one, rows, k), MakeAct(kind, many, rows, k)
+					for m := range rows {
+						tab.Quantize(&a, m, 0, k, x[m*stride:][:k])
+					}
+					m0 := rng.IntN(rows + 1)
+					for _, r := range [][2]int{{0, m0}, {m0, rows}} {
+						for k0 := 0; k0 < k; k0 += 256 {
+							tab.QuantizeRows(&b, r[0], r[1], k0, min(k0+256, k), x[r[0]*stride:], stride)
+						}
+					}
+					if !bytes.Equal(one, many) {
+						t.Fatal(fmt.Sprintf("tier %s, %s, %d rows of %d: other bytes side by side", tier, kind, rows, k))
+					}
+				}
+			}
+		}
+	}
+}
