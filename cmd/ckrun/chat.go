@@ -85,13 +85,19 @@ func (c *talk) options() generate.Options {
 	return opt
 }
 
-// answer generates the answer to what was said so far; emit shows it.
-func (c *talk) answer(ctx context.Context, emit func(generate.Event) error) (generate.Result, error) {
+// answer generates the answer to what was said so far and to text, a turn of the user, unless it is empty. emit shows it.
+func (c *talk) answer(ctx context.Context, text string, emit func(generate.Event) error) (generate.Result, error) {
 	opt := c.options()
 	var progressEnd func()
 	opt.Progress, progressEnd = c.p.promptProgress()
 	defer progressEnd()
-	res, err := c.s.Answer(ctx, opt, emit)
+	var res generate.Result
+	var err error
+	if text != "" {
+		res, err = c.s.Ask(ctx, text, opt, emit)
+	} else {
+		res, err = c.s.Answer(ctx, opt, emit)
+	}
 	if err == nil {
 		c.last = res
 	}
@@ -213,7 +219,7 @@ func (c *talk) answerLine(ctx context.Context) error {
 	if c.p.app.Common.JSON {
 		show = nil
 	}
-	res, err := c.answer(ctx, show)
+	res, err := c.answer(ctx, "", show)
 	if long := (*generate.TooLongError)(nil); errors.As(err, &long) {
 		return cli.Input("the conversation has %d tokens, the context %d; raise -c or send fewer messages", long.Tokens, long.Context)
 	}

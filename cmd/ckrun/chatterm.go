@@ -222,12 +222,7 @@ func (c *talk) said(ctx context.Context, text string) error {
 	ctx, done := c.p.app.Interruptible(ctx)
 	defer done()
 	w := &output{p: c.p, text: true}
-	n := len(c.s.Messages)
-	c.s.Messages = append(c.s.Messages, generate.Message{Role: "user", Content: text})
-	res, err := c.answer(ctx, w.event)
-	if len(c.s.Messages) == n+1 {
-		c.s.Messages = c.s.Messages[:n] // no answer: the turn is taken back
-	}
+	res, err := c.answer(ctx, text, w.event)
 	if w.last != 0 && w.last != '\n' {
 		if err := c.p.newline(); err != nil {
 			return err

@@ -19,7 +19,7 @@ const (
 	ExitInput     = 3   // an input cannot be used
 	ExitResource  = 4   // memory, disk, permission or a device is missing
 	ExitInternal  = 5   // a defect of the program
-	ExitInterrupt = 130 // SIGINT or SIGTERM
+	ExitInterrupt = 130 // SIGINT, SIGTERM or SIGHUP
 	ExitPipe      = 141 // stdout was closed and SIGPIPE is ignored; else the signal itself ends the program
 )
 
@@ -59,7 +59,7 @@ func Input(format string, a ...any) error    { return &Error{ExitInput, fmt.Erro
 func Resource(format string, a ...any) error { return &Error{ExitResource, fmt.Errorf(format, a...)} }
 func Check(format string, a ...any) error    { return &Error{ExitCheck, fmt.Errorf(format, a...)} }
 
-// ErrInterrupt is the cause of a context that SIGINT or SIGTERM ended.
+// ErrInterrupt is the cause of a context that a signal ended.
 var ErrInterrupt = errors.New("interrupted")
 
 // Interrupted is the error of a program that was interrupted and has said all it had to say.

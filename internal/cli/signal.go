@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// signals turns SIGINT and SIGTERM into the end of a context: of the innermost one that scope made, else of the program's. The
+// signals turns SIGINT, SIGTERM and SIGHUP into the end of a context: of the innermost one that scope made, else of the program's. The
 // second signal for the same context ends the process at once, since its work does not listen. Signals of a kind within sameSignal are
 // one: timeout(1) sends a second one to its process group, npm another one after the terminal's.
 type signals struct {
@@ -32,6 +32,9 @@ func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
 	s.last = map[os.Signal]time.Time{}
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // under nohup
+		signal.Notify(c, syscall.SIGHUP)
+	}
 	end := make(chan struct{})
 	go func() {
 		for {
@@ -48,7 +51,7 @@ func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
 	return ctx, func() { signal.Stop(c); close(end); cancel(nil) }
 }
 
-// interrupt ends the innermost context, or with SIGTERM all of them. It is false if that was done before.
+// interrupt ends the innermost context, or with SIGTERM and SIGHUP all of them. It is false if that was done before.
 func (s *signals) interrupt(sig os.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +61,7 @@ func (s *signals) interrupt(sig os.Signal) bool {
 		return true
 	}
 	lowest := len(s.stack) - 1
-	if sig == syscall.SIGTERM {
+	if sig != os.Interrupt {
 		lowest = 0
 	}
 	fresh := false
