@@ -2,6 +2,7 @@ package walk
 
 import (
 	"sync/atomic"
+	"time"
 
 	"ck/internal/kernel"
 )
@@ -33,8 +34,8 @@ const (
 )
 
 const (
-	// keepPart is the part of a worker's share of a matrix, 1/keepPart, that one use packs to stay.
-	keepPart = 4
+	// allowance is what each walk may spend on packing to stay even if its workers are in debt, so that an end comes.
+	allowance = 20 * time.Microsecond
 
 	// scratchBytes is the size of the scratch for panels, if it holds one: a quarter of a second-level cache of 1 MiB. With 64 KiB the
 	// matmuls are 5 % slower.
@@ -44,11 +45,23 @@ const (
 	faultAround = 64 << 10
 )
 
-// use is what a worker keeps while it goes through its share of a matrix.
+// use is what a worker keeps while it goes through its shares of matrices.
 type use struct {
-	keep    int  // how many more panels it may pack to stay
-	touched bool // the rows of the share are mapped
-	sum     byte // of what was read to map them
+	credit  time.Duration // time that it may take for packing to stay; below zero after taking more
+	began   time.Time     // of the present panels, if the share is not all packed
+	touched bool          // the rows of the share are mapped
+	sum     byte          // of what was read to map them
+}
+
+// walk starts a walk. Debts stay: where new memory is slow, packing waits for some walks.
+func (u *use) walk() { u.credit = min(u.credit, 0) + allowance }
+
+// done ends the use of the panels that read returned.
+func (u *use) done() {
+	if !u.began.IsZero() {
+		u.credit += time.Since(u.began)
+		u.began = time.Time{}
+	}
 }
 
 // NewSlot makes a slot with memory for its panels (nil: none).
@@ -79,18 +92,23 @@ func (s *Slot) scratch() int {
 	return max(s.pb, scratchBytes)
 }
 
-// share starts a use of n panels.
-func (u *use) share(n int) { u.keep, u.touched = (n+keepPart-1)/keepPart, false }
-
 // read makes panels from p on readable, at least one and at most up to p1, the end of the share: [p, q) lie in w. It packs into
 // scratch, which is overwritten by the next call, or to stay.
 func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 	for q = p; q < p1 && s.state[q].Load() == packed; q++ {
 	}
+	if q == p1 {
+		return q, s.mem[p*s.pb : q*s.pb]
+	}
+	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
-	for q < end && u.keep > 0 && s.keep(q) {
-		q++
-		u.keep--
+	if q == p && u.credit > 0 {
+		for q < end && s.keep(q) {
+			q++
+		}
+		now := time.Now()
+		u.credit -= now.Sub(u.began)
+		u.began = now
 	}
 	if q > p {
 		return q, s.mem[p*s.pb : q*s.pb]

@@ -1,0 +1,162 @@
+package walk
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/quant"
+)
+
+// testSlot is a slot over random rows, with its panels as Pack makes them.
+func testSlot(t *testing.T, rows, cols int, room bool) (s *Slot, panels []byte) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(rows), uint64(cols)))
+	f := kernel.For(isa.Best(isa.Detect()), isa.Detect()).Format(quant.Q8_0, false)
+	size := quant.Q8_0.RowBytes(cols)
+	raw := make([]byte, rows*size)
+	for i := range raw {
+		raw[i] = byte(rng.Uint32())
+	}
+	row := func(r int) []byte { return raw[r*size : (r+1)*size] }
+	panels = make([]byte, PanelsBytes(rows, cols, f))
+	for p, pb := 0, f.PanelBytes(cols); p*pb < len(panels); p++ {
+		r0 := p * f.PanelRows
+		f.Pack(panels[p*pb:(p+1)*pb], cols, min(f.PanelRows, rows-r0), func(r int) []byte { return row(r0 + r) })
+	}
+	var mem []byte
+	if room {
+		mem = make([]byte, len(panels))
+	}
+	return NewSlot(rows, cols, f, row, mem), panels
+}
+
+// readShare reads panels [p, p1) as a worker does and checks them.
+func readShare(s *Slot, u *use, p, p1 int, scratch, want []byte) error {
+	u.touched = false
+	for p < p1 {
+		q, w := s.read(u, p, p1, scratch)
+		if q <= p || q > p1 || !bytes.Equal(w, want[p*s.pb:q*s.pb]) {
+			return fmt.Errorf("panels %d to %d of %d are not those of the rows", p, q, p1)
+		}
+		u.done()
+		p = q
+	}
+	return nil
+}
+
+// The first use keeps nothing; later ones keep what they have time for, and in the end all.
+func TestSlotKeeps(t *testing.T) {
+	s, want := testSlot(t, 16*300-3, 2048, true)
+	scratch := make([]byte, s.scratch())
+	var u use
+	u.walk()
+	u.credit = time.Hour
+	if err := readShare(s, &u, 0, s.panels(), scratch, want); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.PackedBytes(); n != 0 {
+		t.Errorf("the first use kept %d bytes", n)
+	}
+	u.credit = -time.Hour
+	if err := readShare(s, &u, 0, s.panels(), scratch, want); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.PackedBytes(); n != 0 {
+		t.Errorf("a use without credit kept %d bytes", n)
+	}
+	if u.walk(); u.credit > -time.Minute {
+		t.Errorf("a walk forgave a debt of an hour: %v", u.credit)
+	}
+	u.credit = 0
+	for n := 0; s.PackedBytes() < len(want); n++ {
+		before := s.PackedBytes()
+		u.walk()
+		if err := readShare(s, &u, 0, s.panels(), scratch, want); err != nil {
+			t.Fatal(err)
+		}
+		if n > 10000 {
+			t.Fatalf("%d bytes of %d are kept after %d uses", before, len(want), n)
+		}
+	}
+	if !bytes.Equal(s.mem, want) {
+		t.Error("the kept panels are not those of the rows")
+	}
+	u.credit = 0
+	if q, w := s.read(&u, 1, s.panels(), scratch); q != s.panels() || &w[0] != &s.mem[s.pb] || !u.began.IsZero() {
+		t.Error("panels that are kept were not read in one piece")
+	}
+}
+
+func TestSlotWithoutRoom(t *testing.T) {
+	s, want := testSlot(t, 100, 256, false)
+	u := use{credit: time.Hour}
+	for range 3 {
+		if err := readShare(s, &u, 0, s.panels(), make([]byte, s.scratch()), want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.PackedBytes() != 0 {
+		t.Error("packed bytes without memory for them")
+	}
+}
+
+// Workers whose shares overlap get the same bytes, whoever packs.
+func TestSlotSharedPanels(t *testing.T) {
+	s, want := testSlot(t, 16*64, 1024, true)
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Go(func() {
+			scratch := make([]byte, s.scratch())
+			for i := range 30 {
+				u := use{credit: time.Duration(i-w) * 10 * time.Microsecond}
+				if err := readShare(s, &u, w*3, s.panels()-i%5, scratch, want); err != nil {
+					errs[w] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for w, err := range errs {
+		if err != nil {
+			t.Errorf("worker %d: %v", w, err)
+		}
+	}
+}
+
+// A row that cannot be read ends the use and leaves the panel to be packed later.
+func TestSlotFault(t *testing.T) {
+	s, want := testSlot(t, 64, 256, true)
+	row, bad := s.Row, -1
+	s.Row = func(r int) []byte {
+		if r == bad {
+			panic("fault")
+		}
+		return row(r)
+	}
+	scratch := make([]byte, s.scratch())
+	for _, b := range []int{20, -1, 20, -1} { // first use, then packing to stay; each fails once
+		bad = b
+		err := func() (err error) {
+			defer func() {
+				if recover() != nil {
+					err = fmt.Errorf("fault")
+				}
+			}()
+			return readShare(s, &use{credit: time.Hour}, 0, s.panels(), scratch, want)
+		}()
+		if (err != nil) != (b >= 0) {
+			t.Fatalf("row %d is bad: %v", b, err)
+		}
+	}
+	if !bytes.Equal(s.mem, want) || s.PackedBytes() != len(want) {
+		t.Error("not all panels are kept after the fault")
+	}
+}
