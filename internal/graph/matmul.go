@@ -1,6 +1,10 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+	"sync"
+)
 
 // Matmul is out[row][n] = sum over k of W[n][k] * x[row][k] (+ bias[n], the second weight).
 //
@@ -33,20 +37,30 @@ func (m Matmul) Check(g *Graph, s *Step) error {
 
 func (Matmul) Ref(r *Ref, s *Step) {
 	w := r.G.Weights[s.W[0]]
-	wr := make([]float64, w.Cols)
 	var bias []float64
 	if len(s.W) == 2 {
 		bias = r.vector(s.W[1])
 	}
-	for n := range w.Rows {
-		r.Weight(s.W[0], n, wr)
-		r.each(s, 0, func(row int, out []float64) {
-			out[n] = dot64(wr, r.in(s, 0, row))
-			if bias != nil {
-				out[n] += bias[n]
+	// Weight rows are dealt to the CPUs, for the sake of tests with large shapes; every output is computed by one of them.
+	var wg sync.WaitGroup
+	workers := min(runtime.NumCPU(), max(1, w.Rows*w.Cols>>16))
+	for i := range workers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			wr := make([]float64, w.Cols)
+			for n := w.Rows * i / workers; n < w.Rows*(i+1)/workers; n++ {
+				r.Weight(s.W[0], n, wr)
+				r.each(s, 0, func(row int, out []float64) {
+					out[n] = dot64(wr, r.in(s, 0, row))
+					if bias != nil {
+						out[n] += bias[n]
+					}
+				})
 			}
-		})
+		}()
 	}
+	wg.Wait()
 }
 
 // dot64 is the sum of a[i]*b[i], in four chains for the sake of test time.

@@ -12,7 +12,7 @@ type Input struct {
 type Ref struct {
 	G      *Graph
 	In     Input
-	Weight func(w WeightID, row int, dst []float64) // row of a weight, Cols values
+	Weight func(w WeightID, row int, dst []float64) // row of a weight, Cols values; called by several goroutines
 	Vals   [][][]float64                            // [value][row] of Width values; nil where nobody needs the row
 	want   [][]bool
 }
