@@ -122,7 +122,7 @@ func (c *talk) lines(ctx context.Context, in *os.File) error {
 			return cli.Input("stdin: byte %d: no JSON: %s; give lines such as {\"role\": \"user\", \"content\": \"Hello\"}", dec.InputOffset(), jsonWhy(err))
 		}
 		if at := invalidUTF8(string(raw)); at >= 0 {
-			return cli.Input("stdin: byte %d (0x%02x) is not UTF-8; convert the text, with iconv for example", dec.InputOffset()-int64(len(raw)-at), raw[at])
+			return notUTF8("stdin", dec.InputOffset()-int64(len(raw)-at), raw[at])
 		}
 		messages, err := parseMessages(raw)
 		if err != nil {

@@ -208,6 +208,9 @@ func (c *talk) terminal(ctx context.Context) error {
 
 // said handles a line of the user. Errors that the user can mend are shown, and the chat goes on.
 func (c *talk) said(ctx context.Context, text string) error {
+	if err := checkUTF8("message", text); err != nil {
+		return c.mend(err)
+	}
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil
@@ -215,9 +218,6 @@ func (c *talk) said(ctx context.Context, text string) error {
 		text = text[1:]
 	case strings.HasPrefix(text, "/"):
 		return c.mend(c.command(text))
-	}
-	if at := invalidUTF8(text); at >= 0 {
-		return c.mend(cli.Input("byte %d is not UTF-8; type it again", at))
 	}
 	ctx, done := c.p.app.Interruptible(ctx)
 	defer done()

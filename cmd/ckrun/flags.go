@@ -194,6 +194,9 @@ func (o *options) check(c *cli.App) error {
 	case o.logits == "-" && (o.predict != 0 || c.Common.JSON || o.jsonl):
 		return cli.Usage("--logits: - is stdout, where the text goes; add -n 0, or name a file")
 	}
+	if err := checkUTF8("--system", o.system); err != nil {
+		return err
+	}
 	return o.takeSeed()
 }
 

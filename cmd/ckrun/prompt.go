@@ -29,13 +29,10 @@ func (p *program) readText(ctx context.Context, words []string, named bool) (str
 	o := &p.o
 	var parts []string
 	add := func(where, text string) error {
-		if at := invalidUTF8(text); at >= 0 {
-			return cli.Input("%s: byte %d (0x%02x) is not UTF-8; convert the text, with iconv for example", where, at, text[at])
-		}
 		if text != "" {
 			parts = append(parts, text)
 		}
-		return nil
+		return checkUTF8(where, text)
 	}
 	switch {
 	case named && len(words) > 0:
@@ -132,6 +129,18 @@ func dropLineEnd(s string) string {
 		return strings.TrimSuffix(t, "\r")
 	}
 	return s
+}
+
+// checkUTF8 refuses text that is not UTF-8.
+func checkUTF8(where, text string) error {
+	if at := invalidUTF8(text); at >= 0 {
+		return notUTF8(where, int64(at), text[at])
+	}
+	return nil
+}
+
+func notUTF8(where string, at int64, b byte) error {
+	return cli.Input("%s: byte %d (0x%02x) is not UTF-8; convert the text, with iconv for example", where, at, b)
 }
 
 // invalidUTF8 is the offset of the first byte that is no UTF-8, or -1.

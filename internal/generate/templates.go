@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"unicode/utf8"
 
 	"ck/internal/template"
 )
@@ -69,7 +70,9 @@ func (m *Model) FindTemplate(name string) (*template.Template, error) {
 		case err != nil:
 			return nil, &InputError{err}
 		}
-		source = string(b)
+		if source = string(b); !utf8.ValidString(source) {
+			return nil, inputf("%s: is not UTF-8; convert it, with iconv for example", name)
+		}
 	}
 	t, err := template.Parse(label, source)
 	if err != nil {
