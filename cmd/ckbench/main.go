@@ -23,10 +23,12 @@ func main() { newProgram().app.Main() }
 
 // program is one run of ckbench.
 type program struct {
-	app     *cli.App
-	synth   synthOptions
-	run     runOptions
-	compare compareOptions
+	app      *cli.App
+	synth    synthOptions
+	run      runOptions
+	compare  compareOptions
+	machine  machineOptions
+	roofline rooflineOptions
 }
 
 const long = `Measures how fast a model runs on this machine and how fast the machine lets it run. Every figure comes with its uncertainty, and what disturbed it is named.
@@ -50,6 +52,8 @@ func newProgram() *program {
 	p.app.Rewrite = map[string]string{"-ub": "--ubatch", "-pg": "--pg"}
 	p.runCommand()
 	p.compareCommand()
+	p.rooflineCommand()
+	p.machineCommands()
 	p.synthCommand()
 	p.app.AddConfigCommand()
 	return p
