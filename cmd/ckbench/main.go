@@ -29,6 +29,7 @@ type program struct {
 	compare  compareOptions
 	machine  machineOptions
 	roofline rooflineOptions
+	sweep    sweepOptions
 }
 
 const long = `Measures how fast a model runs on this machine and how fast the machine lets it run. Every figure comes with its uncertainty, and what disturbed it is named.
@@ -43,6 +44,7 @@ func newProgram() *program {
 	p.app = cli.New("ckbench", "COMMAND [flags]", "measure models and machines", long)
 	p.app.Classify = classify
 	p.app.Doc = manSections
+	p.app.Root.Example = examples
 	p.app.Root.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return cli.Usage("%s: no such command; see ckbench --help", args[0])
@@ -52,6 +54,7 @@ func newProgram() *program {
 	p.app.Rewrite = map[string]string{"-ub": "--ubatch", "-pg": "--pg"}
 	p.runCommand()
 	p.compareCommand()
+	p.sweepCommand()
 	p.rooflineCommand()
 	p.machineCommands()
 	p.synthCommand()
@@ -79,4 +82,33 @@ func classify(err error) int {
 	return 0
 }
 
-var manSections = []cli.Section{}
+const examples = `  ckbench synth qwen3-0.6b Q8_0 -o q.gguf
+  ckbench run -m q.gguf -p 512 -n 128 -d 0,4096 -t 1,2
+  ckbench run -m q.gguf -n 64 -p 0 --rows 1,2,4,8,16 --steps
+  ckbench run -m q.gguf -o gobench > new.txt && benchstat old.txt new.txt
+  ckbench run -m q.gguf -o json > new.json && ckbench compare old.json new.json --fail-on 5%
+  ckbench roofline -m q.gguf --svg roofline.svg
+`
+
+var manSections = []cli.Section{
+	{Title: "Measurement", Text: `Tokens per second are those of the whole program between the first token's id and the last logits: embedding, all layers, logits; no sampling, no text.
+
+GB/s are the weights and the KV cache, each read once for every walk, over the time; activations are not counted. GOP/s are two operations for every weight of the matmuls and every row, over the time; attention is not counted. The share of the read bandwidth (% read) is against the best of at least six samples of read loops for every repetition, on the same threads; the share of the peak (% peak) is against the best instruction of the CPU for the activations in use: 8-bit integers, bfloat16 or float32. A model that fits into the last cache may exceed the memory's bandwidth; -v says so.
+
+The interval of the median needs no assumption about the distribution of the samples. For n repetitions it lies between the k-th smallest and the k-th largest, with the largest k that keeps 95 %; five repetitions reach 94 %, three 75 %.
+
+On a shared machine look at the warnings: steal time and other processes make every figure a lower bound.`},
+	{Title: "JSON", Text: `run -o json prints one document, schema ck.bench.run/1: host, what was known of the machine; results, one for each test. -o jsonl prints a result a line, with host in it. Fields of results that llama-bench has too have its names; others:
+
+  test           name of the test       rows          sequences in one walk
+  tokens_per_s   n, median, lo, hi, level of the interval, mean, stddev, min, max, outliers
+  gb_per_s       read_roof_gbs  pct_read_roof  gop_per_s  peak_gops  pct_peak  peak_kind
+  samples        of each repetition: ns, tokens_per_s, read_roof_gbs and peak_gops beside it, share
+                 (least possible time under these roofs over the time taken), noise
+  counters_per_token   instructions, cycles, cache_misses in user mode, or null; notes say why
+  steps          with --steps: phase, step, us_per_walk, share of the time, rates, shares of roofs
+  model_hash     SHA-256 of the files' sizes and of 64 KiB at every 16 MiB
+  warnings  notes
+
+Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/1, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.synth/1.`},
+}

@@ -154,19 +154,21 @@ func exited(pid int) bool {
 // TestManPage compares man/ with what the programs print.
 func TestManPage(t *testing.T) {
 	dir, root := buildPrograms(t), testkit.Root(t)
-	for file, args := range map[string][]string{
-		"man/ckrun.1":                {"--man"},
-		"man/completions/ckrun.bash": {"--completion", "bash"},
-		"man/completions/_ckrun":     {"--completion", "zsh"},
-		"man/completions/ckrun.fish": {"--completion", "fish"},
-	} {
-		want, err := exec.Command(filepath.Join(dir, "ckrun"), args...).Output()
-		if err != nil {
-			t.Fatalf("ckrun %v: %v", args, err)
-		}
-		got, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not what \"ckrun %s\" prints; run go generate ./cmd/ckrun", file, strings.Join(args, " "))
+	for _, program := range []string{"ckrun", "ckbench"} {
+		for file, args := range map[string][]string{
+			"man/" + program + ".1":                {"--man"},
+			"man/completions/" + program + ".bash": {"--completion", "bash"},
+			"man/completions/_" + program:          {"--completion", "zsh"},
+			"man/completions/" + program + ".fish": {"--completion", "fish"},
+		} {
+			want, err := exec.Command(filepath.Join(dir, program), args...).Output()
+			if err != nil {
+				t.Fatalf("%s %v: %v", program, args, err)
+			}
+			got, err := os.ReadFile(filepath.Join(root, file))
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s is not what \"%s %s\" prints; run go generate ./cmd/%s", file, program, strings.Join(args, " "), program)
+			}
 		}
 	}
 }

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/generate"
+	"ck/internal/measure"
+	"ck/internal/topo"
+)
+
+// sweepOptions are the flags of ckbench sweep.
+type sweepOptions struct {
+	engineFlags
+	prompt, gen, depth int
+	reps               int
+}
+
+const sweepLong = `Measures a prompt and generation with growing numbers of threads and says of each phase where the knee is: the smallest number of threads within 5 % of the best rate. S is the serial share, fitted to time = t1 * (S + (1-S)/threads) (Amdahl 1967); 1/S is the speed-up that no number of threads exceeds. A phase that is bound by memory looks serial once the memory is saturated: compare its GB/s with ckbench bandwidth.`
+
+func (p *program) sweepCommand() {
+	o := &p.sweep
+	c := p.app.NewCommand("sweep [flags]", "speed by number of threads", sweepLong, p.runSweep)
+	g := cli.NewGroup(c.Flags(), "Tests")
+	g.Int(&o.prompt, "prompt", "p", 512, 0, maxTokens, "N", "rows of the prompt; 0: none")
+	g.Int(&o.gen, "gen", "n", 32, 0, maxTokens, "N", "generated tokens; 0: none")
+	g.Int(&o.depth, "depth", "d", 0, 0, maxTokens, "N", "tokens in the context before")
+	g.Int(&o.reps, "repetitions", "r", 3, 1, 10000, "N", "repetitions of each test")
+	o.engineFlags.flags(c)
+}
+
+// sweepPoint is a number of threads.
+type sweepPoint struct {
+	Threads int     `json:"threads"`
+	TS      float64 `json:"tokens_per_s"` // median
+	Lo      float64 `json:"lo"`
+	Hi      float64 `json:"hi"`
+	SpeedUp float64 `json:"speed_up"` // over the first point
+	GBps    float64 `json:"gb_per_s"`
+	GOPs    float64 `json:"gop_per_s"`
+}
+
+// sweepPhase is a phase with what was fitted.
+type sweepPhase struct {
+	Test   string       `json:"test"`
+	Points []sweepPoint `json:"points"`
+	Knee   int          `json:"knee"`
+	Serial *float64     `json:"serial_share"` // null: too few numbers of threads
+}
+
+// kneeShare is how near to the best rate a number of threads is good enough.
+const kneeShare = 0.95
+
+// fit fills in what follows from the points.
+func (s *sweepPhase) fit() {
+	var workers []int
+	var rates, times []float64
+	for i := range s.Points {
+		x := &s.Points[i]
+		x.SpeedUp = x.TS / s.Points[0].TS
+		workers, rates, times = append(workers, x.Threads), append(rates, x.TS), append(times, 1/x.TS)
+	}
+	s.Knee = measure.Knee(workers, rates, kneeShare)
+	if serial, _, ok := measure.Amdahl(workers, times); ok {
+		s.Serial = &serial
+	}
+}
+
+// summary is the phase in a line.
+func (s *sweepPhase) summary() string {
+	text := fmt.Sprintf("%s: knee at %d threads", s.Test, s.Knee)
+	if s.Knee == 1 {
+		text = s.Test + ": knee at 1 thread"
+	}
+	switch {
+	case s.Serial == nil:
+		return text + "; one number of threads is no fit"
+	case *s.Serial < 0.001:
+		return text + fmt.Sprintf("; S = %.3f: no limit to be seen", *s.Serial)
+	}
+	return text + fmt.Sprintf("; S = %.3f, at most %.3g times the speed of one thread", *s.Serial, 1 / *s.Serial)
+}
+
+// runSweep is ckbench sweep.
+func (p *program) runSweep(c *cobra.Command, args []string) error {
+	o := &p.sweep
+	if len(args) > 0 {
+		return cli.Usage("sweep: takes no words; see ckbench sweep --help")
+	}
+	threads, err := o.threadList()
+	if err != nil {
+		return err
+	}
+	if o.threads == "" {
+		m, err := topo.Read("")
+		if err != nil {
+			return err
+		}
+		threads = sweepThreads(m)
+	}
+	var tests []test
+	if o.prompt > 0 {
+		tests = append(tests, test{prompt: o.prompt, depth: o.depth, rows: 1})
+	}
+	if o.gen > 0 {
+		tests = append(tests, test{gen: o.gen, depth: o.depth, rows: 1})
+	}
+	if len(tests) == 0 {
+		return cli.Usage("-p 0 -n 0: nothing to measure; ask for at least one test")
+	}
+	m, err := generate.Open(p.app.Common.Model)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	p.run.noRoof, p.run.reps = true, o.reps // the bench's settings
+	phases := make([]sweepPhase, len(tests))
+	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps))
+	defer bar.Done()
+	done := int64(0)
+	for _, n := range threads {
+		err := p.withBench(c.Context(), m, &o.engineFlags, n, func(b *bench) error {
+			for i, t := range tests {
+				r, err := b.measure(t, func() { done++; bar.At(done) })
+				if err != nil {
+					return err
+				}
+				p.explain(r)
+				phases[i].Test = r.Test
+				phases[i].Points = append(phases[i].Points, sweepPoint{Threads: n, TS: r.TS.Median, Lo: r.TS.Lo, Hi: r.TS.Hi, GBps: r.GBps, GOPs: r.GOPs})
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	bar.Done()
+	for i := range phases {
+		phases[i].fit()
+	}
+	return p.printSweep(phases)
+}
+
+// sweepThreads are all numbers up to eight, then steps of an eighth of the rest, up to all CPUs with SMT siblings.
+func sweepThreads(m topo.Machine) []int {
+	var list []int
+	limit := len(m.Affinity)
+	if q := m.QuotaWorkers(); q > 0 {
+		limit = min(limit, q)
+	}
+	for n := 1; n < limit; n += max(1, n/8) {
+		list = append(list, n)
+	}
+	return append(list, limit)
+}
+
+func (p *program) printSweep(phases []sweepPhase) error {
+	if p.app.Common.JSON {
+		return p.app.PrintJSON(struct {
+			Schema string       `json:"schema"`
+			Phases []sweepPhase `json:"phases"`
+		}{"ck.bench.sweep/1", phases})
+	}
+	t := cli.Table{Head: []string{"test", "threads", "t/s", "interval", "speed-up", "GB/s", "GOP/s"}, Right: []bool{false, true, true, true, true, true, true}}
+	for _, s := range phases {
+		for _, x := range s.Points {
+			t.Rows = append(t.Rows, []string{s.Test, strconv.Itoa(x.Threads), fixed(x.TS), fixed(x.Lo) + "–" + fixed(x.Hi), fmt.Sprintf("%.2f", x.SpeedUp), fixed(x.GBps),
+				fixed(x.GOPs)})
+		}
+	}
+	if err := t.Write(p.app.Out, p.app.Common.Plain); err != nil {
+		return cli.OutError(err)
+	}
+	for _, s := range phases {
+		if _, err := fmt.Fprintln(p.app.Out, s.summary()); err != nil {
+			return cli.OutError(err)
+		}
+	}
+	return nil
+}
