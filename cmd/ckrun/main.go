@@ -80,7 +80,7 @@ func classify(err error) int {
 	switch {
 	case errors.As(err, &tier), noFound:
 		return cli.ExitUsage
-	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, engine.ErrContext):
+	case errors.As(err, &full), errors.As(err, &memory):
 		return cli.ExitResource
 	case errors.As(err, &input), errors.As(err, &model):
 		return cli.ExitInput

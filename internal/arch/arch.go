@@ -49,6 +49,12 @@ func Build(src Source) (*graph.Graph, error) {
 		return nil, fmt.Errorf("general.architecture: %q is not supported; ck knows %s", name, strings.Join(Names(), ", "))
 	}
 	h := &hparams{src: src, arch: name}
+	if n := h.size("expert_count", 0); n > 0 {
+		return nil, fmt.Errorf("%s.expert_count: %d experts; mixtures of experts are not supported in this version", name, n)
+	}
+	if !h.has("token_embd.weight") {
+		return nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
+	}
 	g, err := build(h)
 	if err == nil {
 		err = h.err

@@ -54,7 +54,7 @@ type Engine struct {
 	weights walk.Weights
 	cache   *kv.Cache
 	teams   map[int]*team.Team // by size
-	cpus    []int
+	granted int                // workers that the machine grants; more of them do not spin
 	walkers map[plan.Class]*walk.Walker
 	arena   *numa.Region
 	regions []*numa.Region
@@ -62,9 +62,6 @@ type Engine struct {
 	batch   walk.Batch
 	hook    walk.Hook
 }
-
-// ErrContext reports that rows would lie beyond what the cache's budget or the caller's context allows.
-var ErrContext = errors.New("the context is full")
 
 // Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
 // resource is missing.
@@ -131,13 +128,20 @@ func (e *Engine) machine() error {
 	e.Machine = m
 	cpus, why := m.Workers()
 	e.note("tier %s (this CPU: %s)", e.Tier, f)
-	e.note("%s", why)
-	e.cpus = cpus
+	e.granted = len(cpus)
 	if e.opt.Threads <= 0 {
 		e.opt.Threads = len(cpus)
 	}
 	if e.opt.ThreadsBatch <= 0 {
 		e.opt.ThreadsBatch = e.opt.Threads
+	}
+	switch n, b := e.opt.Threads, e.opt.ThreadsBatch; {
+	case n == len(cpus) && b == n:
+		e.note("%s", why)
+	case b == n:
+		e.note("%d workers as asked for; the machine grants %s", n, why)
+	default:
+		e.note("%d workers for generation, %d for prompts as asked for; the machine grants %s", n, b, why)
 	}
 	return nil
 }
@@ -147,20 +151,17 @@ func (e *Engine) note(format string, a ...any) { e.Notes = append(e.Notes, fmt.S
 // Team is the team of n workers, for measurements between walks.
 func (e *Engine) Team(n int) (*team.Team, error) { return e.team(n) }
 
-// team is the team of n workers. More workers than the machine grants share its CPUs and do not spin.
+// team is the team of n workers.
 func (e *Engine) team(n int) (*team.Team, error) {
 	if t := e.teams[n]; t != nil {
 		return t, nil
 	}
-	cpus := make([]int, n)
-	for i := range cpus {
-		cpus[i] = e.cpus[i%len(e.cpus)]
-	}
-	t, err := team.New(cpus, team.Options{Pin: n <= len(e.cpus), Quota: len(e.cpus)})
+	cpus := e.Machine.CPUsFor(n)
+	t, err := team.New(cpus, team.Options{Pin: true, Quota: e.granted})
 	if err != nil {
 		// Pinning is refused in some sandboxes: unpinned threads are slower, not wrong.
 		e.note("workers are not pinned: %v", err)
-		if t, err = team.New(cpus, team.Options{Quota: len(e.cpus)}); err != nil {
+		if t, err = team.New(cpus, team.Options{Quota: e.granted}); err != nil {
 			return nil, err
 		}
 	}

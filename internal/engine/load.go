@@ -115,7 +115,7 @@ func (e *Engine) makeCache() error {
 		if e.opt.NoPack {
 			used = 0
 		}
-		limit = max(e.mem.limit*95/100-used, 64<<20)
+		limit = max(e.mem.limit*95/100-used, 1)
 	}
 	e.cache = kv.New(layers, func(n int) ([]byte, error) {
 		r, err := numa.Alloc(n, numa.Options{})
