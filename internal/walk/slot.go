@@ -29,8 +29,8 @@ import (
 // In wall time, while the cores were free: 91 to 110 for the first token, 36 to 45 for the prompt when all is packed, 303 to 630 for
 // assembly into new memory. Walks from scratch take 60 where walks over panels take 42. Of the ways to pack to stay after that, all at
 // the second use gives the shortest time in all (one walk of 175), a quarter at each use four walks of 85 and, where memory came
-// slowly, single walks of 1000 to 3000; time for time that is 5 to 8 walks of 60 to 95, and the slow memory is spread. Helper threads
-// beside two workers on two cores would take the same time from the walks.
+// slowly, single walks of 1000 to 3000; time for time is 5 walks that fall from 100 to 55, and slow memory is spread (half the time:
+// 7 walks, and 100 in all later). Helper threads beside two workers on two cores would take the same time from the walks.
 type Slot struct {
 	Rows, Cols int
 	Format     *kernel.Format
