@@ -174,7 +174,7 @@ func (v vec) constants() {
 
 // kernel emits a kernel whose body packs one group.
 func (p *packer) kernel(name string, step, group int, body func()) {
-	name = "pack" + p.suffix() + name
+	name = p.tier() + "Pack" + name
 	p.fn(name, fmt.Sprintf("packs Groups x %d bytes of 16 rows to Groups x %d bytes.", step, group))
 	p.arg("BX")
 	p.ld("BX", "Src", "SI")

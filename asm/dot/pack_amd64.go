@@ -7,48 +7,48 @@ func packASM(with Packer, l Layout, a *packArgs) {
 	if with == PackAVX512 {
 		switch l {
 		case F32, BF16:
-			packAVX512Words(a)
+			avx512PackWords(a)
 		case F16:
-			packAVX512Halves(a)
+			avx512PackHalves(a)
 		case Q8_0:
-			packAVX512Q8_0(a)
+			avx512PackQ8_0(a)
 		case Q4_0:
-			packAVX512Q4_0(a)
+			avx512PackQ4_0(a)
 		case Q4_1:
-			packAVX512Q4_1(a)
+			avx512PackQ4_1(a)
 		case Q5_0:
-			packAVX512Q5_0(a)
+			avx512PackQ5_0(a)
 		case Q5_1:
-			packAVX512Q5_1(a)
+			avx512PackQ5_1(a)
 		case Q4_K:
-			packAVX512Q4_K(a)
+			avx512PackQ4_K(a)
 		case Q5_K:
-			packAVX512Q5_K(a)
+			avx512PackQ5_K(a)
 		case Q6_K:
-			packAVX512Q6_K(a)
+			avx512PackQ6_K(a)
 		}
 		return
 	}
 	switch l {
 	case F32, BF16:
-		packAVX2Words(a)
+		avx2PackWords(a)
 	case F16:
-		packAVX2Halves(a)
+		avx2PackHalves(a)
 	case Q8_0:
-		packAVX2Q8_0(a)
+		avx2PackQ8_0(a)
 	case Q4_0:
-		packAVX2Q4_0(a)
+		avx2PackQ4_0(a)
 	case Q4_1:
-		packAVX2Q4_1(a)
+		avx2PackQ4_1(a)
 	case Q5_0:
-		packAVX2Q5_0(a)
+		avx2PackQ5_0(a)
 	case Q5_1:
-		packAVX2Q5_1(a)
+		avx2PackQ5_1(a)
 	case Q4_K:
-		packAVX2Q4_K(a)
+		avx2PackQ4_K(a)
 	case Q5_K:
-		packAVX2Q5_K(a)
+		avx2PackQ5_K(a)
 	case Q6_K:
-		packAVX2Q6_K(a)
+		avx2PackQ6_K(a)
 	}
 }

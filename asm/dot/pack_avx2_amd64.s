@@ -111,9 +111,9 @@ DATA packlanes<>+24(SB)/4, $3
 DATA packlanes<>+28(SB)/4, $7
 GLOBL packlanes<>(SB), RODATA|NOPTR, $32
 
-// func packAVX2Words(a *packArgs)
+// func avx2PackWords(a *packArgs)
 // packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
-TEXT ·packAVX2Words(SB), NOSPLIT, $0-8
+TEXT ·avx2PackWords(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -124,7 +124,7 @@ TEXT ·packAVX2Words(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Words_l:
+avx2PackWords_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -203,13 +203,13 @@ packAVX2Words_l:
 	ADDQ $16, R10
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ packAVX2Words_l
+	JNZ avx2PackWords_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Halves(a *packArgs)
+// func avx2PackHalves(a *packArgs)
 // packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
-TEXT ·packAVX2Halves(SB), NOSPLIT, $0-8
+TEXT ·avx2PackHalves(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -220,7 +220,7 @@ TEXT ·packAVX2Halves(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Halves_l:
+avx2PackHalves_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -331,13 +331,13 @@ packAVX2Halves_l:
 	ADDQ $16, R10
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ packAVX2Halves_l
+	JNZ avx2PackHalves_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q8_0(a *packArgs)
+// func avx2PackQ8_0(a *packArgs)
 // packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
-TEXT ·packAVX2Q8_0(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ8_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -348,7 +348,7 @@ TEXT ·packAVX2Q8_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q8_0_l:
+avx2PackQ8_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -669,13 +669,13 @@ packAVX2Q8_0_l:
 	ADDQ $68, R10
 	ADDQ $1088, DI
 	DECQ CX
-	JNZ packAVX2Q8_0_l
+	JNZ avx2PackQ8_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q4_0(a *packArgs)
+// func avx2PackQ4_0(a *packArgs)
 // packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
-TEXT ·packAVX2Q4_0(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ4_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -686,7 +686,7 @@ TEXT ·packAVX2Q4_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q4_0_l:
+avx2PackQ4_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -863,13 +863,13 @@ packAVX2Q4_0_l:
 	ADDQ $36, R10
 	ADDQ $576, DI
 	DECQ CX
-	JNZ packAVX2Q4_0_l
+	JNZ avx2PackQ4_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q4_1(a *packArgs)
+// func avx2PackQ4_1(a *packArgs)
 // packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
-TEXT ·packAVX2Q4_1(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ4_1(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -880,7 +880,7 @@ TEXT ·packAVX2Q4_1(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q4_1_l:
+avx2PackQ4_1_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1067,13 +1067,13 @@ packAVX2Q4_1_l:
 	ADDQ $40, R10
 	ADDQ $640, DI
 	DECQ CX
-	JNZ packAVX2Q4_1_l
+	JNZ avx2PackQ4_1_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q5_0(a *packArgs)
+// func avx2PackQ5_0(a *packArgs)
 // packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
-TEXT ·packAVX2Q5_0(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ5_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1084,7 +1084,7 @@ TEXT ·packAVX2Q5_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q5_0_l:
+avx2PackQ5_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1481,13 +1481,13 @@ packAVX2Q5_0_l:
 	ADDQ $44, R10
 	ADDQ $704, DI
 	DECQ CX
-	JNZ packAVX2Q5_0_l
+	JNZ avx2PackQ5_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q5_1(a *packArgs)
+// func avx2PackQ5_1(a *packArgs)
 // packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
-TEXT ·packAVX2Q5_1(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ5_1(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1498,7 +1498,7 @@ TEXT ·packAVX2Q5_1(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q5_1_l:
+avx2PackQ5_1_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1893,13 +1893,13 @@ packAVX2Q5_1_l:
 	ADDQ $48, R10
 	ADDQ $768, DI
 	DECQ CX
-	JNZ packAVX2Q5_1_l
+	JNZ avx2PackQ5_1_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q4_K(a *packArgs)
+// func avx2PackQ4_K(a *packArgs)
 // packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
-TEXT ·packAVX2Q4_K(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ4_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1910,7 +1910,7 @@ TEXT ·packAVX2Q4_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q4_K_l:
+avx2PackQ4_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -2439,13 +2439,13 @@ packAVX2Q4_K_l:
 	ADDQ $144, R10
 	ADDQ $2368, DI
 	DECQ CX
-	JNZ packAVX2Q4_K_l
+	JNZ avx2PackQ4_K_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q5_K(a *packArgs)
+// func avx2PackQ5_K(a *packArgs)
 // packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
-TEXT ·packAVX2Q5_K(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ5_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -2456,7 +2456,7 @@ TEXT ·packAVX2Q5_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q5_K_l:
+avx2PackQ5_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -3241,13 +3241,13 @@ packAVX2Q5_K_l:
 	ADDQ $176, R10
 	ADDQ $2880, DI
 	DECQ CX
-	JNZ packAVX2Q5_K_l
+	JNZ avx2PackQ5_K_l
 	VZEROUPPER
 	RET
 
-// func packAVX2Q6_K(a *packArgs)
+// func avx2PackQ6_K(a *packArgs)
 // packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
-TEXT ·packAVX2Q6_K(SB), NOSPLIT, $0-8
+TEXT ·avx2PackQ6_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -3258,7 +3258,7 @@ TEXT ·packAVX2Q6_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX2Q6_K_l:
+avx2PackQ6_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -4364,6 +4364,6 @@ packAVX2Q6_K_l:
 	ADDQ $210, R10
 	ADDQ $3392, DI
 	DECQ CX
-	JNZ packAVX2Q6_K_l
+	JNZ avx2PackQ6_K_l
 	VZEROUPPER
 	RET

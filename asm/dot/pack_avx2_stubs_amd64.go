@@ -4,52 +4,52 @@
 
 package dot
 
-// packAVX2Words packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
+// avx2PackWords packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
 //
 //go:noescape
-func packAVX2Words(a *packArgs)
+func avx2PackWords(a *packArgs)
 
-// packAVX2Halves packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
+// avx2PackHalves packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
 //
 //go:noescape
-func packAVX2Halves(a *packArgs)
+func avx2PackHalves(a *packArgs)
 
-// packAVX2Q8_0 packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
+// avx2PackQ8_0 packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
 //
 //go:noescape
-func packAVX2Q8_0(a *packArgs)
+func avx2PackQ8_0(a *packArgs)
 
-// packAVX2Q4_0 packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
+// avx2PackQ4_0 packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
 //
 //go:noescape
-func packAVX2Q4_0(a *packArgs)
+func avx2PackQ4_0(a *packArgs)
 
-// packAVX2Q4_1 packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
+// avx2PackQ4_1 packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
 //
 //go:noescape
-func packAVX2Q4_1(a *packArgs)
+func avx2PackQ4_1(a *packArgs)
 
-// packAVX2Q5_0 packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
+// avx2PackQ5_0 packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
 //
 //go:noescape
-func packAVX2Q5_0(a *packArgs)
+func avx2PackQ5_0(a *packArgs)
 
-// packAVX2Q5_1 packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
+// avx2PackQ5_1 packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
 //
 //go:noescape
-func packAVX2Q5_1(a *packArgs)
+func avx2PackQ5_1(a *packArgs)
 
-// packAVX2Q4_K packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
+// avx2PackQ4_K packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
 //
 //go:noescape
-func packAVX2Q4_K(a *packArgs)
+func avx2PackQ4_K(a *packArgs)
 
-// packAVX2Q5_K packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
+// avx2PackQ5_K packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
 //
 //go:noescape
-func packAVX2Q5_K(a *packArgs)
+func avx2PackQ5_K(a *packArgs)
 
-// packAVX2Q6_K packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
+// avx2PackQ6_K packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
 //
 //go:noescape
-func packAVX2Q6_K(a *packArgs)
+func avx2PackQ6_K(a *packArgs)

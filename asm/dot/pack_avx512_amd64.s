@@ -119,9 +119,9 @@ DATA packlanes<>+56(SB)/4, $11
 DATA packlanes<>+60(SB)/4, $15
 GLOBL packlanes<>(SB), RODATA|NOPTR, $64
 
-// func packAVX512Words(a *packArgs)
+// func avx512PackWords(a *packArgs)
 // packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
-TEXT ·packAVX512Words(SB), NOSPLIT, $0-8
+TEXT ·avx512PackWords(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -132,7 +132,7 @@ TEXT ·packAVX512Words(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Words_l:
+avx512PackWords_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -199,13 +199,13 @@ packAVX512Words_l:
 	ADDQ $16, R10
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ packAVX512Words_l
+	JNZ avx512PackWords_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Halves(a *packArgs)
+// func avx512PackHalves(a *packArgs)
 // packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
-TEXT ·packAVX512Halves(SB), NOSPLIT, $0-8
+TEXT ·avx512PackHalves(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -216,7 +216,7 @@ TEXT ·packAVX512Halves(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Halves_l:
+avx512PackHalves_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -291,13 +291,13 @@ packAVX512Halves_l:
 	ADDQ $16, R10
 	ADDQ $1024, DI
 	DECQ CX
-	JNZ packAVX512Halves_l
+	JNZ avx512PackHalves_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q8_0(a *packArgs)
+// func avx512PackQ8_0(a *packArgs)
 // packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
-TEXT ·packAVX512Q8_0(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ8_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -308,7 +308,7 @@ TEXT ·packAVX512Q8_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q8_0_l:
+avx512PackQ8_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -549,13 +549,13 @@ packAVX512Q8_0_l:
 	ADDQ $68, R10
 	ADDQ $1088, DI
 	DECQ CX
-	JNZ packAVX512Q8_0_l
+	JNZ avx512PackQ8_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q4_0(a *packArgs)
+// func avx512PackQ4_0(a *packArgs)
 // packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
-TEXT ·packAVX512Q4_0(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ4_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -566,7 +566,7 @@ TEXT ·packAVX512Q4_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q4_0_l:
+avx512PackQ4_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -703,13 +703,13 @@ packAVX512Q4_0_l:
 	ADDQ $36, R10
 	ADDQ $576, DI
 	DECQ CX
-	JNZ packAVX512Q4_0_l
+	JNZ avx512PackQ4_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q4_1(a *packArgs)
+// func avx512PackQ4_1(a *packArgs)
 // packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
-TEXT ·packAVX512Q4_1(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ4_1(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -720,7 +720,7 @@ TEXT ·packAVX512Q4_1(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q4_1_l:
+avx512PackQ4_1_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -861,13 +861,13 @@ packAVX512Q4_1_l:
 	ADDQ $40, R10
 	ADDQ $640, DI
 	DECQ CX
-	JNZ packAVX512Q4_1_l
+	JNZ avx512PackQ4_1_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q5_0(a *packArgs)
+// func avx512PackQ5_0(a *packArgs)
 // packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
-TEXT ·packAVX512Q5_0(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ5_0(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -878,7 +878,7 @@ TEXT ·packAVX512Q5_0(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q5_0_l:
+avx512PackQ5_0_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1125,13 +1125,13 @@ packAVX512Q5_0_l:
 	ADDQ $44, R10
 	ADDQ $704, DI
 	DECQ CX
-	JNZ packAVX512Q5_0_l
+	JNZ avx512PackQ5_0_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q5_1(a *packArgs)
+// func avx512PackQ5_1(a *packArgs)
 // packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
-TEXT ·packAVX512Q5_1(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ5_1(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1142,7 +1142,7 @@ TEXT ·packAVX512Q5_1(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q5_1_l:
+avx512PackQ5_1_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1387,13 +1387,13 @@ packAVX512Q5_1_l:
 	ADDQ $48, R10
 	ADDQ $768, DI
 	DECQ CX
-	JNZ packAVX512Q5_1_l
+	JNZ avx512PackQ5_1_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q4_K(a *packArgs)
+// func avx512PackQ4_K(a *packArgs)
 // packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
-TEXT ·packAVX512Q4_K(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ4_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1404,7 +1404,7 @@ TEXT ·packAVX512Q4_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q4_K_l:
+avx512PackQ4_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -1783,13 +1783,13 @@ packAVX512Q4_K_l:
 	ADDQ $144, R10
 	ADDQ $2368, DI
 	DECQ CX
-	JNZ packAVX512Q4_K_l
+	JNZ avx512PackQ4_K_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q5_K(a *packArgs)
+// func avx512PackQ5_K(a *packArgs)
 // packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
-TEXT ·packAVX512Q5_K(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ5_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -1800,7 +1800,7 @@ TEXT ·packAVX512Q5_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q5_K_l:
+avx512PackQ5_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -2323,13 +2323,13 @@ packAVX512Q5_K_l:
 	ADDQ $176, R10
 	ADDQ $2880, DI
 	DECQ CX
-	JNZ packAVX512Q5_K_l
+	JNZ avx512PackQ5_K_l
 	VZEROUPPER
 	RET
 
-// func packAVX512Q6_K(a *packArgs)
+// func avx512PackQ6_K(a *packArgs)
 // packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
-TEXT ·packAVX512Q6_K(SB), NOSPLIT, $0-8
+TEXT ·avx512PackQ6_K(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), BX
 	MOVQ 0(BX), SI
 	MOVQ 8(BX), R11
@@ -2340,7 +2340,7 @@ TEXT ·packAVX512Q6_K(SB), NOSPLIT, $0-8
 	LEAQ (SI)(R11*4), R8
 	LEAQ (R8)(R11*4), R9
 	LEAQ (R9)(R11*4), R10
-packAVX512Q6_K_l:
+avx512PackQ6_K_l:
 	LEAQ (SI)(R13*1), AX
 	PREFETCHT0 0(AX)
 	LEAQ (SI)(R13*1), AX
@@ -3067,6 +3067,6 @@ packAVX512Q6_K_l:
 	ADDQ $210, R10
 	ADDQ $3392, DI
 	DECQ CX
-	JNZ packAVX512Q6_K_l
+	JNZ avx512PackQ6_K_l
 	VZEROUPPER
 	RET

@@ -4,52 +4,52 @@
 
 package dot
 
-// packAVX512Words packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
+// avx512PackWords packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
 //
 //go:noescape
-func packAVX512Words(a *packArgs)
+func avx512PackWords(a *packArgs)
 
-// packAVX512Halves packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
+// avx512PackHalves packs Groups x 16 bytes of 16 rows to Groups x 1024 bytes.
 //
 //go:noescape
-func packAVX512Halves(a *packArgs)
+func avx512PackHalves(a *packArgs)
 
-// packAVX512Q8_0 packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
+// avx512PackQ8_0 packs Groups x 68 bytes of 16 rows to Groups x 1088 bytes.
 //
 //go:noescape
-func packAVX512Q8_0(a *packArgs)
+func avx512PackQ8_0(a *packArgs)
 
-// packAVX512Q4_0 packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
+// avx512PackQ4_0 packs Groups x 36 bytes of 16 rows to Groups x 576 bytes.
 //
 //go:noescape
-func packAVX512Q4_0(a *packArgs)
+func avx512PackQ4_0(a *packArgs)
 
-// packAVX512Q4_1 packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
+// avx512PackQ4_1 packs Groups x 40 bytes of 16 rows to Groups x 640 bytes.
 //
 //go:noescape
-func packAVX512Q4_1(a *packArgs)
+func avx512PackQ4_1(a *packArgs)
 
-// packAVX512Q5_0 packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
+// avx512PackQ5_0 packs Groups x 44 bytes of 16 rows to Groups x 704 bytes.
 //
 //go:noescape
-func packAVX512Q5_0(a *packArgs)
+func avx512PackQ5_0(a *packArgs)
 
-// packAVX512Q5_1 packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
+// avx512PackQ5_1 packs Groups x 48 bytes of 16 rows to Groups x 768 bytes.
 //
 //go:noescape
-func packAVX512Q5_1(a *packArgs)
+func avx512PackQ5_1(a *packArgs)
 
-// packAVX512Q4_K packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
+// avx512PackQ4_K packs Groups x 144 bytes of 16 rows to Groups x 2368 bytes.
 //
 //go:noescape
-func packAVX512Q4_K(a *packArgs)
+func avx512PackQ4_K(a *packArgs)
 
-// packAVX512Q5_K packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
+// avx512PackQ5_K packs Groups x 176 bytes of 16 rows to Groups x 2880 bytes.
 //
 //go:noescape
-func packAVX512Q5_K(a *packArgs)
+func avx512PackQ5_K(a *packArgs)
 
-// packAVX512Q6_K packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
+// avx512PackQ6_K packs Groups x 210 bytes of 16 rows to Groups x 3392 bytes.
 //
 //go:noescape
-func packAVX512Q6_K(a *packArgs)
+func avx512PackQ6_K(a *packArgs)
