@@ -59,6 +59,7 @@ type Engine struct {
 	arena   *numa.Region
 	regions []*numa.Region
 	mem     memory
+	panels  []byte // of the region for panels: what is not given to a slot yet
 	batch   walk.Batch
 	hook    walk.Hook
 }

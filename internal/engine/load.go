@@ -33,7 +33,9 @@ func (e *Engine) load() error {
 			e.weights.Decode[s.W[0]] = rowDecoder(e.model.Tensor(g.Weights[s.W[0]].Name))
 		}
 	}
-	e.account(matrix)
+	if err := e.account(matrix); err != nil {
+		return err
+	}
 	for i, w := range g.Weights {
 		t := e.model.Tensor(w.Name)
 		if !decodable(t.Type) {
@@ -41,9 +43,7 @@ func (e *Engine) load() error {
 		}
 		switch {
 		case matrix[i]:
-			if err := e.slot(i, w, t); err != nil {
-				return err
-			}
+			e.slot(i, w, t)
 		case e.weights.Decode[i] == nil:
 			v, err := source{e.model}.Vector(w.Name)
 			if err != nil {
@@ -55,12 +55,16 @@ func (e *Engine) load() error {
 	return e.makeCache()
 }
 
-// account decides whether there is room for panels, before anything is taken.
-func (e *Engine) account(matrix []bool) {
+// pageBytes keeps the panels of matrices apart.
+const pageBytes = 4096
+
+// account decides whether there is room for panels, before anything is taken, and takes their addresses: one region for all, so that
+// huge pages hold small matrices too. Its memory becomes resident as panels are packed.
+func (e *Engine) account(matrix []bool) error {
 	e.mem.file = e.model.SizeBytes()
 	for i, w := range e.Graph.Weights {
 		if t := e.model.Tensor(w.Name); matrix[i] && decodable(t.Type) {
-			e.mem.panels += int64(walk.PanelsBytes(w.Rows, w.Cols, e.tbl.Format(t.Type, e.opt.F32Act)))
+			e.mem.panels += int64(walk.PanelsBytes(w.Rows, w.Cols, e.tbl.Format(t.Type, e.opt.F32Act))+pageBytes-1) &^ (pageBytes - 1)
 		}
 	}
 	e.mem.limit = e.opt.MemLimit
@@ -74,24 +78,34 @@ func (e *Engine) account(matrix []bool) {
 		e.opt.NoPack = true
 		e.note("weights stay in the file's form: panels need %d MiB, the memory budget is %d MiB", e.mem.panels>>20, e.mem.limit>>20)
 	default:
-		e.note("weights: %d MiB mapped, %d MiB of panels, packed at first use", e.mem.file>>20, e.mem.panels>>20)
-	}
-}
-
-// slot makes the slot of a matrix.
-func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) error {
-	f := e.tbl.Format(t.Type, e.opt.F32Act)
-	var mem []byte
-	if n := walk.PanelsBytes(w.Rows, w.Cols, f); n > 0 && !e.opt.NoPack {
-		r, err := numa.Alloc(n, numa.Options{})
+		e.note("weights: %s mapped, %s of panels, packed during the first walks", mib(e.mem.file), mib(e.mem.panels))
+		r, err := numa.Alloc(int(e.mem.panels), numa.Options{})
 		if err != nil {
 			return err
 		}
 		e.regions = append(e.regions, r)
-		mem = r.Bytes()[:n]
+		e.panels = r.Bytes()
+	}
+	return nil
+}
+
+// mib is a size in MiB, with a digit behind the point where it is small.
+func mib(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// slot makes the slot of a matrix.
+func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
+	f := e.tbl.Format(t.Type, e.opt.F32Act)
+	var mem []byte
+	if n := walk.PanelsBytes(w.Rows, w.Cols, f); n > 0 && !e.opt.NoPack {
+		mem = e.panels[:n:n]
+		e.panels = e.panels[(n+pageBytes-1)&^(pageBytes-1):]
 	}
 	e.weights.Slots[i] = walk.NewSlot(w.Rows, w.Cols, f, t.Row, mem)
-	return nil
 }
 
 // rowDecoder decodes single rows of a matrix: embeddings.
