@@ -30,6 +30,7 @@ type program struct {
 	machine  machineOptions
 	roofline rooflineOptions
 	sweep    sweepOptions
+	quality  qualityOptions
 }
 
 const long = `Measures how fast a model runs on this machine and how fast the machine lets it run. Every figure comes with its uncertainty, and what disturbed it is named.
@@ -55,6 +56,7 @@ func newProgram() *program {
 	p.runCommand()
 	p.compareCommand()
 	p.sweepCommand()
+	p.qualityCommand()
 	p.rooflineCommand()
 	p.machineCommands()
 	p.synthCommand()
@@ -74,7 +76,7 @@ func classify(err error) int {
 	switch {
 	case errors.As(err, &tier):
 		return cli.ExitUsage
-	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, engine.ErrContext), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
 	case errors.As(err, &input), errors.As(err, &model):
 		return cli.ExitInput
@@ -110,5 +112,5 @@ On a shared machine look at the warnings: steal time and other processes make ev
   model_hash     SHA-256 of the files' sizes and of 64 KiB at every 16 MiB
   warnings  notes
 
-Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/1, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.synth/1.`},
+Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/1, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.quality/1, ck.bench.synth/1.`},
 }
