@@ -50,7 +50,7 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 	for {
 		var doc struct {
 			result
-			Results []*result     `json:"results"`
+			Results []result      `json:"results"`
 			Host    *measure.Host `json:"host"`
 		}
 		switch err := d.Decode(&doc); {
@@ -64,7 +64,9 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 		case doc.Schema != runSchema:
 			return nil, cli.Input("%s: has schema %q, not %s; give a file that ckbench run -o json has written", name, doc.Schema, runSchema)
 		case doc.Results != nil:
-			out = append(out, doc.Results...)
+			for i := range doc.Results {
+				out = append(out, &doc.Results[i])
+			}
 		default:
 			out = append(out, &doc.result)
 		}
@@ -148,11 +150,11 @@ func compareOne(o, r *result, raw bool, alpha, failOn float64) comparison {
 		c.What = "tokens/s"
 	}
 	a, b := values(o), values(r)
-	if len(a) == 0 || len(b) == 0 {
-		c.Verdict, c.P = "no samples", 1
+	c.Old, c.New, c.P = measure.Median(a), measure.Median(b), measure.RankTest(a, b)
+	if !(c.Old > 0 && c.New > 0) { // none, or not what run writes
+		c.Old, c.New, c.P, c.Verdict = 0, 0, 1, "no samples"
 		return c
 	}
-	c.Old, c.New, c.P = measure.Median(a), measure.Median(b), measure.RankTest(a, b)
 	c.Change = c.New/c.Old - 1
 	if c.P < alpha {
 		switch {

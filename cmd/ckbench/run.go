@@ -259,5 +259,8 @@ func (p *program) withBench(ctx context.Context, m *generate.Model, o *engineFla
 		return err
 	}
 	defer b.close()
+	for _, s := range b.host.Lines() {
+		p.app.Info("%s", s)
+	}
 	return f(b)
 }

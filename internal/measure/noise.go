@@ -2,7 +2,6 @@ package measure
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -101,21 +100,4 @@ func ownUsage() (unix.Rusage, time.Duration) {
 		return u, 0
 	}
 	return u, time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// Load is the load average of the last minute, -1 if the system does not tell.
-func Load() float64 {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return -1
-	}
-	f := strings.Fields(string(b))
-	if len(f) == 0 {
-		return -1
-	}
-	x, err := strconv.ParseFloat(f[0], 64)
-	if err != nil {
-		return -1
-	}
-	return x
 }

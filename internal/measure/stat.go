@@ -80,10 +80,10 @@ func Median(samples []float64) float64 {
 }
 
 // exactLimit is the largest number of samples of both sides for which RankTest counts all arrangements.
-const exactLimit = 200
+const exactLimit = 100
 
 // RankTest is the two-sided rank-sum test of Wilcoxon, Mann and Whitney (1947): the probability that samples of one distribution would
-// be told apart by their ranks at least as clearly as a and b are. Up to 200 samples in all it is exact, ties included; above, the
+// be told apart by their ranks at least as clearly as a and b are. Up to 100 samples in all it is exact, ties included; above, the
 // normal approximation with its correction for ties. It is 1 where a side is empty.
 func RankTest(a, b []float64) float64 {
 	n, m := len(a), len(b)
@@ -156,7 +156,7 @@ func exactRankSum(ranks []int, n, sum int) float64 {
 	for _, r := range ranks {
 		total += r
 	}
-	// ways[k][s]: choices of k ranks with sum s, as a share of what their number will be: plain floats hold binomials of 200.
+	// ways[k][s]: choices of k ranks with sum s; plain floats hold binomials of 100.
 	ways := make([][]float64, n+1)
 	for k := range ways {
 		ways[k] = make([]float64, total+1)

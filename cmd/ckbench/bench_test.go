@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"ck/internal/engine"
+	"ck/internal/generate"
+	"ck/internal/plan"
+)
+
+// builtinBench is a bench of the built-in model with one worker and no roofs.
+func builtinBench(t *testing.T) *bench {
+	t.Helper()
+	m, err := generate.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	p := newProgram()
+	o := &p.run.engineFlags
+	p.run.noRoof, p.run.reps = true, 3
+	e, err := engine.Open(m.Weights, p.engineOptions(o, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	b, err := p.newBench(context.Background(), m, e, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	return b
+}
+
+// stories260K has five layers of width 64, eight heads, four KV heads of 8, a feed-forward width of 172, 512 tokens; all in F16.
+const (
+	layerWeights = 64*64 + 2*32*64 + 64*64 + 3*172*64
+	headWeights  = 512 * 64
+)
+
+func TestWork(t *testing.T) {
+	b := builtinBench(t)
+	w, err := b.work(test{gen: 10, rows: 1, depth: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 10 * 2.0 * (5*layerWeights + headWeights); w.ops != want || w.kind != "f32" {
+		t.Errorf("ten tokens take %g operations of %s, want %g", w.ops, w.kind, want)
+	}
+	// Panels have 64 rows: 172 become 192, 32 become 64. Keys and values: 5 layers of 2*4*8 halves at 10.5 positions on average.
+	panels := 2.0 * (5*(64*64+2*64*64+64*64+2*192*64+64*172) + headWeights)
+	if want := 10 * (panels + 10.5*5*2*4*8*2); math.Abs(w.bytes-want) > 0.05*want {
+		t.Errorf("ten tokens read %g bytes, want about %g", w.bytes, want)
+	}
+	p, err := b.work(test{prompt: 100, rows: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Only one row of the prompt is wanted: nothing behind the last attention is computed for the others, as far as the plan knows.
+	most, least := 2.0*(100*5*layerWeights+headWeights), 2.0*(100*4*layerWeights+headWeights)
+	if p.ops > most || p.ops < least {
+		t.Errorf("a prompt takes %g operations, want %g to %g", p.ops, least, most)
+	}
+	if s := w.least(w.bytes, 1e30); math.Abs(s-1) > 1e-9 { // all bytes in a second
+		t.Errorf("%g s under the read roof", s)
+	}
+	if s := w.least(1e30, w.ops); math.Abs(s-1) > 1e-9 {
+		t.Errorf("%g s under the peak", s)
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	b := builtinBench(t)
+	for _, x := range []test{{prompt: 20, rows: 1}, {gen: 3, rows: 4, depth: 6}, {prompt: 8, gen: 2, rows: 1}} {
+		done := 0
+		r, err := b.measure(x, func() { done++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done != 3 || len(r.Samples) != 3 || r.TS.N != 3 || r.TS.Median <= 0 || r.Test != x.String() || r.GBps <= 0 || r.GOPs <= 0 {
+			t.Errorf("%s: %+v", x, r)
+		}
+		for _, s := range r.Samples {
+			if want := float64(x.tokens()) / (float64(s.Ns) / 1e9); math.Abs(s.TS-want) > 1e-6*want || s.Share != 0 {
+				t.Errorf("%s: %g tokens/s in %d ns", x, s.TS, s.Ns)
+			}
+		}
+	}
+}
+
+// The steps' shares add up to all of the time, every matmul has its work, and the folded stacks hold the same nanoseconds.
+func TestProfile(t *testing.T) {
+	b := builtinBench(t)
+	phases, err := b.profilePhases(test{prompt: 20, gen: 4, rows: 1})
+	if err != nil || len(phases) != 2 {
+		t.Fatal(len(phases), err)
+	}
+	for i, x := range phases {
+		if want := []int{3, 12}[i]; x.profile.Walks != want {
+			t.Errorf("%s: %d walks, want %d", x.phase, x.profile.Walks, want)
+		}
+		share, ops := 0.0, 0.0
+		for _, s := range b.stepRows(x) {
+			share += s.Share
+			if s.Name != "attn attend" {
+				ops += s.Ops
+			}
+		}
+		if math.Abs(share-1) > 1e-9 {
+			t.Errorf("%s: shares add up to %g", x.phase, share)
+		}
+		if want := 2.0 * (5*layerWeights + headWeights); i == 1 && ops != want {
+			t.Errorf("%s: %g operations, want %g", x.phase, ops, want)
+		}
+		var out bytes.Buffer
+		if err := x.profile.Fold(&out, "root"); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for line := range strings.Lines(out.String()) {
+			at := strings.LastIndexByte(line, ' ')
+			var ns int64
+			if _, err := fmt.Sscan(line[at+1:], &ns); err != nil || !strings.HasPrefix(line, "root;worker 0;") {
+				t.Fatalf("%q: %v", line, err)
+			}
+			sum += float64(ns)
+		}
+		steps := 0.0
+		for _, s := range x.profile.Steps(x.walk) {
+			steps += s.Time * 1e9 * float64(x.profile.Walks)
+		}
+		if sum <= 0 || math.Abs(sum-steps) > 1e-6*steps {
+			t.Errorf("%s: folded %g ns, steps %g", x.phase, sum, steps)
+		}
+	}
+	if b.plans[plan.Many] == nil || b.plans[plan.One] == nil {
+		t.Error("plans of both phases")
+	}
+}
+
+// FuzzReadResults: any bytes are results or an error.
+func FuzzReadResults(f *testing.F) {
+	f.Add(`{"schema":"ck.bench.run/1","results":[{"samples":[{"share":0.5}]}]}`)
+	f.Add(`{"schema":"ck.bench.run/1","results":[null]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		rs, err := readResults("x", strings.NewReader(text))
+		if err == nil {
+			compareResults(rs, rs, false, 0.05, 0.05)
+		}
+	})
+}
