@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -34,7 +33,7 @@ func TestQuantizeRows(t *testing.T) {
 						}
 					}
 					if !bytes.Equal(one, many) {
-						t.Fatal(fmt.Sprintf("tier %s, %s, %d rows of %d: other bytes side by side", tier, kind, rows, k))
+						t.Fatalf("tier %s, %s, %d rows of %d: other bytes side by side", tier, kind, rows, k)
 					}
 				}
 			}
