@@ -34,3 +34,12 @@ install: build
 	for f in man/completions/*.bash; do install -m 644 $$f $(SHARE)/bash-completion/completions/$$(basename $$f .bash); done
 	install -m 644 man/completions/_* $(SHARE)/zsh/site-functions/
 	install -m 644 man/completions/*.fish $(SHARE)/fish/vendor_completions.d/
+
+# The table of docs/performance.md: llama-bench binaries of the peers by path. Rows that are done are kept in $(PEERS) and not repeated.
+LLAMA ?=
+IK ?=
+MODELS ?= models
+PEERS ?= peers.jsonl
+.PHONY: peers
+peers: build
+	go run ./test/peers -ck bin/ckbench -llama "$(LLAMA)" -ik "$(IK)" -models "$(MODELS)" -state "$(PEERS)"
