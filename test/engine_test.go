@@ -18,12 +18,12 @@ import (
 )
 
 // bf16Floor: mistral-window-hf has BF16 weights, but no file that llama.cpp could measure, so its tolerance for rounded activations is
-// the bare minimum of 2e-3 that the collection gives to F16. Activations rounded to BF16 alone put the float64 interpreter 3.5e-3 to 6e-3
-// away; the other BF16 models of the collection, whose tolerance was measured, allow 2.5e-2 and 3.1e-2.
+// the bare minimum of 2e-3 that the collection gives to F16. Activations rounded to BF16 alone put the float64 interpreter 3.9e-3 to 5.2e-3
+// away (TestBF16Floor); the other BF16 models of the collection, whose tolerance was measured, allow 2.5e-2 and 3.1e-2.
 var bf16Floor = struct {
 	model string
 	tol   float64
-}{"mistral-window-hf", 0.02}
+}{"mistral-window-hf", 0.008}
 
 // way is one way to compute the same logits.
 type way struct {
