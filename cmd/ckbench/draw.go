@@ -87,8 +87,12 @@ func (d *rooflineDoc) paint(c draw.Canvas) {
 	sub := sans(10)
 	sub.Color = grey
 	c.FillText(sub, vg.Point{X: c.Min.X + 0.65*vg.Inch, Y: c.Max.Y - 0.66*vg.Inch},
-		fmt.Sprintf("%s, %d threads; %s", d.Host.CPU, p.threads, strings.Join(d.Tests, ", ")))
-	p.c = draw.Crop(c, 0.8*vg.Inch, -legendWidth, 0.7*vg.Inch, -0.85*vg.Inch)
+		strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", d.Host.CPU, p.threads, strings.Join(d.Tests, ", ")), "; "))
+	right := vg.Length(legendWidth)
+	if len(d.Tests) == 0 { // no model: no legend of steps
+		right = 0.3 * vg.Inch
+	}
+	p.c = draw.Crop(c, 0.8*vg.Inch, -right, 0.7*vg.Inch, -0.85*vg.Inch)
 	p.axes()
 	p.roofs()
 	p.steps(draw.Crop(c, pictureWidth-legendWidth+0.25*vg.Inch, -0.2*vg.Inch, 0.5*vg.Inch, -0.85*vg.Inch))
