@@ -135,6 +135,7 @@ type AttnScratch struct {
 	kd, vd []float32 // a decoded block: [D padded to 32][64] and [64][vw]
 	ks, vs []float32 // the scales of a quantized block
 	k      *attn.Kernels
+	noPf   bool           // prefetch what is read anyway
 	kb, vb unsafe.Pointer // the block that k reads
 	stride int            // bytes of a value that k reads
 	scaled bool           // vs is decoded
@@ -298,14 +299,22 @@ func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
 		widen(f.ew, s.vd[:vn], unsafe.Slice((*uint16)(s.vb), vn))
 	default:
 		k := &s.args
-		*k = attn.Args{K: s.kb, V: s.vb, O: unsafe.Pointer(&s.kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: a.V[b],
+		*k = attn.Args{K: s.kb, V: s.vb, O: unsafe.Pointer(&s.kd[0]), D: f.D, NV: BlockKeys * f.vn, Pf: s.fetch(a.V[b], s.kb),
 			KS: unsafe.Pointer(&s.ks[0]), VS: unsafe.Pointer(&s.vs[0])}
 		f.direct.DecodeK(k)
 		f.scaleValues(s, a.V[b])
-		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), a.after(b)
+		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), s.fetch(a.after(b), s.vb)
 		f.direct.DecodeV(k)
 	}
 	s.k, s.kb, s.vb, s.stride = f.f32, unsafe.Pointer(&s.kd[0]), unsafe.Pointer(&s.vd[0]), f.vw*4
+}
+
+// fetch is what to prefetch while bytes at read are read: those at next, or without prefetch the same.
+func (s *AttnScratch) fetch(next, read unsafe.Pointer) unsafe.Pointer {
+	if s.noPf {
+		return read
+	}
+	return next
 }
 
 // scaleValues decodes the scales of a block of values, unless that was done: after its keys were read and the values prefetched.
@@ -356,11 +365,11 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 		}
 		f.open(s, a, b, n)
 		// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
-		fetchV, fetchK := a.V[b], s.vb
+		fetchV, fetchK := s.fetch(a.V[b], s.kb), s.vb
 		for i := 0; i < n; {
 			m := s.tileSize(n - i)
 			if i+m == n {
-				fetchK = a.after(b)
+				fetchK = s.fetch(a.after(b), s.vb)
 			}
 			f.tile(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
 			fetchV = s.kb

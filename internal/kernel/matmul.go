@@ -60,6 +60,7 @@ type Scratch struct {
 	args dot.Args
 	fold dot.Args
 	mem  []byte // aligned to 64 bytes: acc, outputs, then unpacked panels, or a decoded chunk and its rows
+	noPf int    // -1 for a table without prefetch, whose distances are 0: the line that is read anyway
 }
 
 // NewScratch is an empty scratch.
@@ -234,14 +235,14 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 			switch {
 			case straight:
 				a.Y, a.YStride = m.y(r, n), 4*m.YStride
-				f.run(a, rows, np, 1)
+				f.run(s, rows, np, 1)
 			case m.Slices == 1 || f.kernels.Sliced:
-				f.run(a, rows, np, m.Slices)
+				f.run(s, rows, np, m.Slices)
 			default: // a call for each slice, still in the order of the memory
 				for i := range np * m.Slices {
 					f.bind(a, m.X, r, i%m.Slices*m.K/m.Slices)
 					a.W, a.Y = unsafe.Pointer(&m.W[p*size+i*a.WStep]), unsafe.Pointer(&s.out()[i*f.PanelRows])
-					f.run(a, rows, 1, 1)
+					f.run(s, rows, 1, 1)
 				}
 			}
 			if !straight {
@@ -259,22 +260,23 @@ func evenly(rows, most int) int {
 	return (rows + n - 1) / n
 }
 
-// run computes rows x np panels, each of them several slices, from a.W to a.Y.
-func (f *Format) run(a *dot.Args, rows, np, slices int) {
-	a.Pf = prefetch1
+// run computes rows x np panels, each of them several slices, from s.args.W to s.args.Y.
+func (f *Format) run(s *Scratch, rows, np, slices int) {
+	a := &s.args
+	a.Pf = prefetch1 &^ s.noPf
 	switch half := np / 2 * slices; {
 	case rows > 1:
 		a.Panels = np * slices
 		call(f.kernels.Small[rows], a)
 		return
 	case f.kernels.Gemv2 != nil && half > 0:
-		a.Panels, a.Pf = half, prefetch2
+		a.Panels, a.Pf = half, prefetch2&^s.noPf
 		a.WFar, a.YFar = half*a.WStep, 4*half*f.PanelRows
 		call(f.kernels.Gemv2, a)
 		if np%2 == 0 {
 			return
 		}
-		a.W, a.Y, a.Pf = unsafe.Add(a.W, 2*a.WFar), unsafe.Add(a.Y, 2*a.YFar), prefetch1
+		a.W, a.Y, a.Pf = unsafe.Add(a.W, 2*a.WFar), unsafe.Add(a.Y, 2*a.YFar), prefetch1&^s.noPf
 		a.Panels = slices
 	default:
 		a.Panels = np * slices
@@ -298,7 +300,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 				groupBytes = f.kernels.UnpackedBytes
 				far = groups * groupBytes
 				for i := range np {
-					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetch1
+					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetch1&^s.noPf
 					call(f.kernels.Unpack, a)
 				}
 				base = unsafe.Pointer(&s.work()[0])
@@ -369,7 +371,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 						f.bind(a, m.X, r, k)
 						a.Y = unsafe.Add(y0, (r-m0)*a.YStride)
 						if r == m0 && !f.Direct && rows > 1 && rows < len(f.kernels.Small) {
-							f.run(a, rows, 1, 1) // weights come from memory: the kernel with prefetch
+							f.run(s, rows, 1, 1) // weights come from memory: the kernel with prefetch
 						} else {
 							call(f.kernels.Gemm[rows], a)
 						}

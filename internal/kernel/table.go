@@ -14,6 +14,7 @@ type Table struct {
 	ElemTable
 	AttnTable
 	formats [2][quant.Q2_0 + 1]Format // [--act f32][type]; the zero Format for unknown types
+	noPf    bool
 }
 
 // Format is how a matmul reads weights of one type: the form of its activations, the panels, the kernels.
@@ -49,6 +50,26 @@ func For(t isa.Tier, f isa.Features) *Table {
 	}
 	return tab
 }
+
+// WithoutPrefetch is t with prefetch distances of zero in all kernels that are told one: the same instructions fetch the line that is
+// read anyway. Kernels with a distance of their own keep it: packing, and the AVX2 and AVX-VNNI kernels for many rows, which fetch the
+// next panel. Formats are the same and may be those of t; what matters is whose scratch they are called with.
+func (t *Table) WithoutPrefetch() *Table {
+	c := *t
+	c.noPf = true
+	return &c
+}
+
+// NewScratch and NewAttnScratch are empty scratches for kernels of t.
+func (t *Table) NewScratch() *Scratch {
+	s := NewScratch()
+	if t.noPf {
+		s.noPf = -1
+	}
+	return s
+}
+
+func (t *Table) NewAttnScratch() *AttnScratch { return &AttnScratch{noPf: t.noPf} }
 
 // setsOf lists the sets of dot kernels of a tier, best first; a layout without a kernel in one set uses the next one's.
 func setsOf(t isa.Tier, f isa.Features) []*dot.Set {
