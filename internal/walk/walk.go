@@ -81,7 +81,7 @@ func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []by
 	}
 	for i := range x.workers {
 		wk := &x.workers[i]
-		wk.scratch, wk.attn = kernel.NewScratch(), &kernel.AttnScratch{}
+		wk.scratch, wk.attn = tbl.NewScratch(), tbl.NewAttnScratch()
 		wk.scratch.Grow(need)
 		wk.lo, wk.hi = make([]int32, max(plan.TileRows, p.MaxRows)), make([]int32, max(plan.TileRows, p.MaxRows))
 		wk.panels = make([]byte, panel+64)
