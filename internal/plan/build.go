@@ -14,6 +14,9 @@ type Machine struct {
 	MaxPicks int
 	// Format is the form of a weight that a matmul reads.
 	Format func(w graph.WeightID) *kernel.Format
+	// Separate takes nothing together: every item is cut for itself with a barrier behind it, residuals are added by items of their own,
+	// and a row's norm is summed by one worker. The bits are the same; it is there to measure what the plan gains by doing otherwise.
+	Separate bool
 }
 
 // quantGrain is the number of columns that a cut must keep together where activations are quantized: the largest block.
@@ -138,7 +141,7 @@ func colCut(width, grain int) Cut { return Cut{By: Cols, N: (width + grain - 1) 
 // columns: rows for prompts, columns of quantGrain else.
 func (b *builder) likeProducer(v graph.ValueID, grain int) (Cut, int) {
 	p := b.vals[v]
-	if p.cut.By == Cols && p.unit%grain == 0 {
+	if p.cut.By == Cols && p.unit%grain == 0 && !b.m.Separate {
 		return p.cut, p.unit
 	}
 	if b.p.Class == Many {
@@ -167,7 +170,7 @@ func (b *builder) norm(it Item, op graph.Norm, s *graph.Step) {
 		b.finish(it, s.Out[0], unit)
 		return
 	}
-	if b.p.Class == Many {
+	if b.p.Class == Many || b.m.Separate {
 		it.Cut, it.In = Cut{By: Rows}, []Operand{x.cols(0)}
 		b.finish(it, s.Out[0], 0)
 		return
@@ -209,7 +212,7 @@ func (b *builder) matmul(it Item, op graph.Matmul, i int) (int, error) {
 	it.Do, it.Bias = Matmul, len(s.W) == 2
 	it.In = []Operand{b.activations(s.In[0], f.Act)}
 	out, skip := s.Out[0], 0
-	if i+1 < len(g.Steps) && b.uses[out] == 1 {
+	if i+1 < len(g.Steps) && b.uses[out] == 1 && !b.m.Separate {
 		next := &g.Steps[i+1]
 		if _, ok := next.Op.(graph.Add); ok && next.In[1] == out && next.In[0] != out {
 			it.Add, it.Steps, skip = true, []int{i, i + 1}, 1
@@ -234,6 +237,9 @@ func (b *builder) matmulUnit(i int, f *kernel.Format) int {
 	s := &g.Steps[i]
 	width := g.Width(s.Out[0])
 	panel := f.PanelRows
+	if b.m.Separate {
+		return panel
+	}
 	if c, ok := b.headsOf(s.Out[0], i); ok && width%c == 0 {
 		if unit := width / c; unit%panel == 0 && c%b.m.Workers == 0 {
 			return unit
@@ -340,13 +346,13 @@ func (b *builder) attend(it Item, op graph.Attend, s *graph.Step) {
 	b.finish(it, s.Out[0], oUnit)
 }
 
-// barriers puts a barrier before each item that conflicts with an item since the last one.
+// barriers puts a barrier before each item that conflicts with an item since the last one, or before each one if they are separate.
 func (b *builder) barriers() {
 	var out []Item
 	since := 0
 	for _, it := range b.p.Items {
 		for j := since; j < len(out); j++ {
-			if b.anyConflict(&out[j], &it) {
+			if b.m.Separate || b.anyConflict(&out[j], &it) {
 				out = append(out, Item{Do: Barrier})
 				since = len(out)
 				break

@@ -143,6 +143,7 @@ type setup struct {
 	f32     bool
 	kv      quant.Type
 	noPack  bool
+	alone   bool // plan.Machine.Separate
 }
 
 // aligned is n bytes at a multiple of 64.
@@ -201,7 +202,7 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 
 func (r *runner) plan(t testing.TB, rows int) *plan.Plan {
 	t.Helper()
-	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Format: func(w graph.WeightID) *kernel.Format {
+	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Separate: r.s.alone, Format: func(w graph.WeightID) *kernel.Format {
 		return r.w.Slots[w].Format
 	}})
 	if err != nil {
@@ -321,7 +322,8 @@ func TestRandomGraphs(t *testing.T) {
 			base.f32 = f32
 			base.kv = []quant.Type{quant.F32, quant.F16, quant.Q8_0}[rng.IntN(3)]
 			want := newRunner(t, m, base).run(t, seqs)
-			for _, v := range []setup{{workers: 2, ubatch: 7}, {workers: 3, ubatch: 1}, {workers: 2, ubatch: 50}, {workers: 5, ubatch: 512}, {workers: 2, ubatch: 33, noPack: true}} {
+			for _, v := range []setup{{workers: 2, ubatch: 7}, {workers: 3, ubatch: 1}, {workers: 2, ubatch: 50}, {workers: 5, ubatch: 512}, {workers: 2, ubatch: 33, noPack: true},
+				{workers: 1, ubatch: 1, alone: true}, {workers: 3, ubatch: 9, alone: true}, {workers: 2, ubatch: 512, alone: true}} {
 				v.tier, v.f32, v.kv = base.tier, f32, base.kv
 				if err := sameBits(want, newRunner(t, m, v).run(t, seqs)); err != nil {
 					t.Errorf("graph %d: %+v: %v", i, v, err)
