@@ -36,6 +36,7 @@ type Options struct {
 	KVSet        bool  // KV was chosen; else F16
 	NoPack       bool  // no panels: weights are packed into scratch at every use
 	MemLimit     int64 // bytes that weights and cache may take; 0: what the machine has
+	Without      Ablation
 }
 
 // UBatchDefault is the number of rows of a prompt's walk.
@@ -55,6 +56,7 @@ type Engine struct {
 	cache   *kv.Cache
 	teams   map[int]*team.Team // by size
 	granted int                // workers that the machine grants; more of them do not spin
+	of      *Engine            // of a variant: what it is one of
 	walkers map[plan.Class]*walk.Walker
 	arena   *numa.Region
 	regions []*numa.Region
@@ -71,6 +73,7 @@ func Open(m *gguf.Model, opt Options) (*Engine, error) {
 	if e.opt.UBatch <= 0 {
 		e.opt.UBatch = UBatchDefault
 	}
+	e.opt.NoPack = opt.NoPack || opt.Without&Pack != 0
 	if !opt.KVSet {
 		e.opt.KV = quant.F16
 	}
@@ -122,6 +125,9 @@ func (e *Engine) machine() error {
 		e.Tier = t
 	}
 	e.tbl = kernel.For(e.Tier, f)
+	if e.opt.Without&Prefetch != 0 {
+		e.tbl = e.tbl.WithoutPrefetch()
+	}
 	m, err := topo.Read("")
 	if err != nil {
 		return err
@@ -181,7 +187,7 @@ func (e *Engine) Threads(c plan.Class) int {
 // buildPlan is the plan of a class.
 func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
 	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.opt.UBatch, 17)}[c]
-	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: rows,
+	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: rows, Separate: e.opt.Without&Fuse != 0,
 		Format: func(w graph.WeightID) *kernel.Format {
 			if s := e.weights.Slots[w]; s != nil {
 				return s.Format
@@ -205,7 +211,7 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 			e.arena.Free()
 		}
 		clear(e.walkers)
-		if e.arena, err = numa.Alloc(p.Arena+64, numa.Options{}); err != nil {
+		if e.arena, err = numa.Alloc(p.Arena+64, e.pages()); err != nil {
 			return nil, err
 		}
 	}
@@ -343,10 +349,12 @@ func (e *Engine) fault(err error) error {
 	return err
 }
 
-// Close ends the workers and gives memory back. The model is the caller's.
+// Close ends the workers and gives memory back. The model is the caller's; a variant's workers are those of its engine.
 func (e *Engine) Close() {
-	for _, t := range e.teams {
-		t.Close()
+	if e.of == nil {
+		for _, t := range e.teams {
+			t.Close()
+		}
 	}
 	for _, r := range e.regions {
 		r.Free()

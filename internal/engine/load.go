@@ -79,7 +79,7 @@ func (e *Engine) account(matrix []bool) error {
 		e.note("weights stay in the file's form: panels need %d MiB, the memory budget is %d MiB", e.mem.panels>>20, e.mem.limit>>20)
 	default:
 		e.note("weights: %s mapped, %s of panels, packed during the first walks", mib(e.mem.file), mib(e.mem.panels))
-		r, err := numa.Alloc(int(e.mem.panels), numa.Options{})
+		r, err := numa.Alloc(int(e.mem.panels), e.pages())
 		if err != nil {
 			return err
 		}
@@ -130,9 +130,12 @@ func (e *Engine) makeCache() error {
 			used = 0
 		}
 		limit = max(e.mem.limit*95/100-used, 1)
+		if e.of != nil {
+			limit = max(limit/3, 1) // the engine needs as much, and there may be two variants with a cache of their own
+		}
 	}
 	e.cache = kv.New(layers, func(n int) ([]byte, error) {
-		r, err := numa.Alloc(n, numa.Options{})
+		r, err := numa.Alloc(n, e.pages())
 		if err != nil {
 			return nil, err
 		}
