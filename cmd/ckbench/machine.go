@@ -45,11 +45,9 @@ func (p *program) machineCommands() {
 		return c
 	}
 	const oneAndAll = "numbers of threads; default: one, and all cores"
-	c := add("bandwidth", "read bandwidth of caches and memory", `Measures how fast threads read each level of the memory hierarchy, each its own working set: the best of several samples of each read loop (256-bit and 512-bit loads, 1, 2 and 4 streams). GB/s is 1e9 bytes per second, of all threads together.
-
-With --file, how fast a file can be read: mapped, through the page cache, and past it (O_DIRECT) where the file system allows.`, p.runBandwidth, oneAndAll)
+	c := add("bandwidth", "read bandwidth of caches and memory", `Measures how fast threads read each level of the memory hierarchy, each its own working set: the best of several samples of each read loop (256-bit and 512-bit loads, 1, 2 and 4 streams). GB/s is 1e9 bytes per second, of all threads together.`+fileLong, p.runBandwidth, oneAndAll)
 	g := cli.NewGroup(c.Flags(), "Measurement")
-	g.Int(&o.samples, "samples", "", 5, 1, 1000, "N", "samples of each loop")
+	g.Int(&o.samples, "samples", "", 5, 1, 1000, "N", "samples of each loop, or readings of the file in each way")
 	g.Text(&o.file, "file", "", "", "FILE", "measure reading this file instead")
 	add("latency", "latency of caches and memory", `Measures the time from one load to the next where each needs the one before: a random walk over the cache lines of working sets of growing size, on one thread. Huge pages keep address translation out of it, where the system gives them.`, p.runLatency, "")
 	add("barrier", "time of a barrier of threads", `Measures how long pinned threads take to wait for each other, over and over, as between the steps of a walk.`, p.runBarrier,

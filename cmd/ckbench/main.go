@@ -112,5 +112,5 @@ On a shared machine look at the warnings: steal time and other processes make ev
   model_hash     SHA-256 of the files' sizes and of 64 KiB at every 16 MiB
   warnings  notes
 
-Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/1, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.quality/1, ck.bench.synth/1.`},
+Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/2, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.quality/1, ck.bench.choices/1, ck.bench.synth/1.`},
 }
