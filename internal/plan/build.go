@@ -44,6 +44,7 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 		i += n
 	}
 	b.p.Logits = b.vals[g.Logits].op.Buf
+	b.share()
 	b.barriers()
 	b.allocate()
 	return b.p, nil
@@ -344,6 +345,19 @@ func (b *builder) attend(it Item, op graph.Attend, s *graph.Step) {
 	}
 	it.In = []Operand{q.op.cols(qUnit), cache.cols(1)}
 	b.finish(it, s.Out[0], oUnit)
+}
+
+// share makes the last of matmuls in a row shared: the workers, which do not get equal parts of a memory or of a machine that others use
+// as well, are done with it at the same time. That costs a barrier behind v and up, whose readers stay with the columns' owners otherwise.
+func (b *builder) share() {
+	if b.m.Workers == 1 {
+		return
+	}
+	for i := range b.p.Items {
+		if it := &b.p.Items[i]; it.Do == Matmul && (i+1 == len(b.p.Items) || b.p.Items[i+1].Do != Matmul) {
+			it.Cut.Shared = true
+		}
+	}
 }
 
 // barriers puts a barrier before each item that conflicts with an item since the last one, or before each one if they are separate.

@@ -63,8 +63,11 @@ func (p *Plan) regions(it *Item, o Operand, w, workers, rows, picks int) []rect 
 
 // touched is regions for the sake of comparing with an item that is cut otherwise: what reads all of a Parts buffer reads the columns
 // that Split writes; a tile's rows stand for all rows, since where tiles fall depends on the number of rows, and the answer must hold
-// for all of them.
+// for all of them; of a shared item every worker may touch everything.
 func (p *Plan) touched(it *Item, o Operand, w, workers, rows, picks int, other Cut) []rect {
+	if it.Cut.Shared {
+		return []rect{{0, pickRows(p.Bufs[o.Buf].Picked, rows, picks), 0, p.Bufs[o.Buf].Width}}
+	}
 	r := p.regions(it, o, w, workers, rows, picks)
 	if it.Cut.By == Tiles && other != it.Cut {
 		for i := range r {
@@ -80,8 +83,16 @@ func (p *Plan) touched(it *Item, o Operand, w, workers, rows, picks int, other C
 }
 
 // conflict says how a worker in item b touches what another worker writes in item a, or writes what another one touches there; nil
-// if none does.
+// if none does. Within one item the workers' shares are compared: nobody takes over what another one has begun.
 func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
+	touched := p.touched
+	if a == b {
+		touched = func(it *Item, o Operand, w, workers, rows, picks int, _ Cut) []rect {
+			return p.regions(it, o, w, workers, rows, picks)
+		}
+	} else if a.Cut.Shared && b.Cut.Shared {
+		return fmt.Errorf("%s %s: no barrier since %s %s, which is shared as well", b.Do, b.Name, a.Do, a.Name)
+	}
 	check := func(x, y []Operand, what string) error {
 		for _, ox := range x {
 			for _, oy := range y {
@@ -92,7 +103,7 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 					continue
 				}
 				for w := range workers {
-					rx := p.touched(a, ox, w, workers, rows, picks, b.Cut)
+					rx := touched(a, ox, w, workers, rows, picks, b.Cut)
 					if len(rx) == 0 {
 						continue
 					}
@@ -100,7 +111,7 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 						if v == w {
 							continue
 						}
-						for _, s := range p.touched(b, oy, v, workers, rows, picks, a.Cut) {
+						for _, s := range touched(b, oy, v, workers, rows, picks, a.Cut) {
 							for _, r := range rx {
 								if r.meets(s) {
 									return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, v, what,
@@ -227,6 +238,9 @@ func (p *Plan) checkOperands(it *Item) error {
 		if s := &p.G.Steps[it.Steps[0]]; s.Op != it.Op || it.Do != Store && it.Do != Attend && it.Do != AttendChunks && it.Do != AttendMerge && len(s.W) != len(it.W) {
 			return fmt.Errorf("%s %s: is not what step %d asks for", it.Do, it.Name, it.Steps[0])
 		}
+	}
+	if it.Cut.Shared && (it.Do != Matmul || it.Cut.By != Cols) {
+		return fmt.Errorf("%s %s: only matmuls are shared, by columns", it.Do, it.Name)
 	}
 	if _, fused := it.Op.(graph.Matmul); it.Add && (!fused || len(it.Steps) != 2) {
 		return fmt.Errorf("%s %s: a fused residual needs two steps", it.Do, it.Name)

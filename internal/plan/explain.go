@@ -34,7 +34,11 @@ func (p *Plan) Explain(w io.Writer) error {
 func (p *Plan) cutText(it *Item) string {
 	switch it.Cut.By {
 	case Cols:
-		return fmt.Sprintf("%d x %d cols", it.Cut.N, it.Out[0].Unit)
+		s := fmt.Sprintf("%d x %d cols", it.Cut.N, it.Out[0].Unit)
+		if it.Cut.Shared {
+			s += ", shared"
+		}
+		return s
 	case Tiles:
 		return fmt.Sprintf("%d heads x %d rows", it.Cut.N, TileRows)
 	case Split:

@@ -52,10 +52,12 @@ func (a Axis) String() string { return [...]string{"rows", "cols", "tiles", "chu
 // TileRows is the number of rows of an attention tile.
 const TileRows = 32
 
-// Cut says how an item is dealt to workers: worker w of W takes units [N*w/W, N*(w+1)/W).
+// Cut says how an item is dealt to workers: worker w of W takes units [N*w/W, N*(w+1)/W). Of a shared item that is where each worker
+// begins; who is done takes over what others have not begun, so any worker may touch all of it.
 type Cut struct {
-	By Axis
-	N  int // units of Cols; KV heads of Tiles and Split; unused for Rows
+	By     Axis
+	N      int // units of Cols; KV heads of Tiles and Split; unused for Rows
+	Shared bool
 }
 
 // Share is the range of n units that worker w of workers takes.

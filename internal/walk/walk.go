@@ -47,6 +47,8 @@ type Walker struct {
 	parts      []float32    // partial results of attention
 	chunkStart []int        // AttendChunks: first chunk number of each row, over all rows
 	workers    []worker
+	shares     []share // of the present shared item, by worker
+	runs       uint64
 }
 
 // worker is what one worker has to itself.
@@ -69,7 +71,7 @@ type worker struct {
 // New prepares the execution of p. arena is the memory of the plan's buffers: p.Arena bytes, aligned to 64.
 func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) *Walker {
 	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arena: arena, acts: make([]kernel.Act, len(p.Bufs)), workers: make([]worker, p.Workers),
-		chunkStart: make([]int, p.MaxRows+1)}
+		chunkStart: make([]int, p.MaxRows+1), shares: make([]share, p.Workers)}
 	x.main = x.run
 	panel, need := 0, 0
 	for _, s := range w.Slots {
@@ -104,6 +106,7 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 		}
 	}
 	x.sizeParts()
+	x.runs++
 	x.team = t
 	return t.Run(x.main)
 }
@@ -123,7 +126,11 @@ func (x *Walker) run(w int) {
 			}
 			continue
 		}
-		x.do(it, wk, w)
+		if it.Cut.Shared {
+			x.shared(i, wk, w)
+		} else {
+			x.do(it, wk, w)
+		}
 	}
 	if x.Hook != nil {
 		x.Hook(w, len(x.Plan.Items))
@@ -155,7 +162,8 @@ func (x *Walker) do(it *plan.Item, wk *worker, w int) {
 	case plan.Quant:
 		x.quant(it, lo, hi)
 	case plan.Matmul:
-		x.matmul(it, wk, lo, hi)
+		_, _, c0, c1 := x.block(it, it.Out[0], lo, hi)
+		x.matmul(it, wk, c0, c1)
 	case plan.Rope:
 		x.rope(it, lo, hi)
 	case plan.Store:
@@ -258,10 +266,10 @@ func (x *Walker) quant(it *plan.Item, lo, hi int) {
 	x.tbl.QuantizeRows(act, r0, r1, c0, c1, in[r0*width:], width)
 }
 
-func (x *Walker) matmul(it *plan.Item, wk *worker, lo, hi int) {
+// matmul computes output columns [c0, c1), c0 at a panel's edge.
+func (x *Walker) matmul(it *plan.Item, wk *worker, c0, c1 int) {
 	rows := x.rows(it.Picked)
 	out, width := x.floats(it.Out[0])
-	_, _, c0, c1 := x.block(it, it.Out[0], lo, hi)
 	s := x.w.Slots[it.W[0]]
 	f := s.Format
 	m := &wk.mm
