@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -27,6 +28,9 @@ type bench struct {
 	facts   modelFacts
 	host    measure.Host
 	commit  string
+
+	without  engine.Ablation // of a variant
+	variants []*bench        // of the same engine, which are measured in turn with it
 
 	ids      []int32 // tokens to feed, drawn at random
 	roofs    *measure.Roofs
@@ -71,7 +75,38 @@ func (p *program) newBench(ctx context.Context, m *generate.Model, e *engine.Eng
 	return b, nil
 }
 
+// vary opens variants of the engine without single things, which measureAll measures in turn with it. There is no room beside it for
+// those that are left.
+func (b *bench) vary(list []engine.Ablation) (left []engine.Ablation, err error) {
+	for _, a := range list {
+		switch why := b.e.NoHugePages(); {
+		case a == engine.Huge && why != nil:
+			b.p.app.Warn("--ablate huge: there is nothing to leave out: %v", why)
+			continue
+		case a == engine.Pack && !b.e.Packed():
+			b.p.app.Warn("--ablate pack: there is nothing to leave out: the weights are not packed here; see -v")
+			continue
+		}
+		e, err := b.e.Variant(a)
+		if errors.Is(err, engine.ErrNoRoom) {
+			b.p.app.Warn("--ablate %s: %v; it is measured by itself after the others, not in turn with them", a, err)
+			left = append(left, a)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		v := *b
+		v.e, v.without, v.variants, v.plans = e, a, nil, map[plan.Class]*plan.Plan{}
+		b.variants = append(b.variants, &v)
+	}
+	return left, nil
+}
+
 func (b *bench) close() {
+	for _, v := range b.variants {
+		v.e.Close()
+	}
 	if b.roofs != nil {
 		b.roofs.Close()
 	}
@@ -264,71 +299,132 @@ func (b *bench) probe(kind string) (read, peak float64, err error) {
 	return read / 1e9, peak / 1e9, err
 }
 
+// course is a test on one engine.
+type course struct {
+	b      *bench
+	r      *result
+	w      testWork
+	s      *state
+	counts measure.Counts
+}
+
+// prepare makes everything warm for a test. Where the engine has the sequences of another course, their state is used.
+func (b *bench) prepare(t test, other *course) (*course, error) {
+	c := &course{b: b, r: b.newResult(t)}
+	c.r.Notes, c.r.said = append(c.r.Notes, b.notes...), len(b.notes)
+	var err error
+	if c.w, err = b.work(t); err != nil {
+		return nil, err
+	}
+	if other != nil && b.e.SharesSequences(other.b.e) {
+		c.s = other.s
+	} else if c.s, err = b.start(t); err != nil {
+		return nil, err
+	}
+	if b.p.run.noWarmup {
+		return c, nil
+	}
+	return c, b.warm(t, c.s)
+}
+
+// repeat is one repetition.
+func (c *course) repeat(t test) error {
+	before, err := c.b.count()
+	if err != nil {
+		return err
+	}
+	watch := measure.StartWatch()
+	d, err := c.b.once(t, c.s)
+	if err != nil {
+		return err
+	}
+	noise := watch.Stop()
+	after, err := c.b.count()
+	if err != nil {
+		return err
+	}
+	n := after.Minus(before)
+	c.counts = measure.Counts{Instructions: c.counts.Instructions + n.Instructions, Cycles: c.counts.Cycles + n.Cycles,
+		CacheMisses: c.counts.CacheMisses + n.CacheMisses}
+	c.r.Samples = append(c.r.Samples, sample{Ns: d.Nanoseconds(), TS: float64(t.tokens()) / d.Seconds(), Noise: noise})
+	return nil
+}
+
+// end computes what follows from all repetitions.
+func (c *course) end(t test) *result {
+	if c.b.counters != nil {
+		n := float64(t.tokens() * len(c.r.Samples))
+		c.r.Counts = &measure.Counts{Instructions: c.counts.Instructions / n, Cycles: c.counts.Cycles / n, CacheMisses: c.counts.CacheMisses / n}
+	}
+	if l3 := c.b.e.Machine.L3.Bytes; l3 > 0 && float64(l3) > c.w.walks[len(c.w.walks)-1].bytes {
+		c.r.Notes = append(c.r.Notes, "the weights fit into the last cache, so the read bandwidth of the memory is no limit")
+	}
+	c.b.finish(c.r, c.w)
+	return c.r
+}
+
 // measure runs a test; at is told of each repetition.
 func (b *bench) measure(t test, at func()) (*result, error) {
-	r := b.newResult(t)
-	r.Notes = append(r.Notes, b.notes...)
-	w, err := b.work(t)
+	rs, err := b.measureAll(t, at)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.start(t)
-	if err != nil {
-		return nil, err
-	}
-	defer b.end(s)
-	if !b.p.run.noWarmup {
-		if err := b.warm(t, s); err != nil {
+	return rs[0], nil
+}
+
+// measureAll runs a test on the engine and its variants in turn, repetition by repetition, so that what disturbs the machine meets all
+// of them alike. The results are in this order.
+func (b *bench) measureAll(t test, at func()) ([]*result, error) {
+	var courses []*course
+	for _, x := range append([]*bench{b}, b.variants...) {
+		var first *course
+		if len(courses) > 0 {
+			first = courses[0]
+		}
+		c, err := x.prepare(t, first)
+		if c != nil && c.s != nil && (first == nil || c.s != first.s) {
+			defer x.end(c.s)
+		}
+		if err != nil {
 			return nil, err
 		}
+		courses = append(courses, c)
 	}
-	var counts measure.Counts
+	if len(courses) > 1 { // a round that does not count: the last of them has just run, the first did long ago
+		for _, c := range courses {
+			if _, err := c.b.once(t, c.s); err != nil {
+				return nil, err
+			}
+		}
+	}
 	reads, peaks := []float64{}, []float64{}
-	for i := 0; ; i++ {
-		read, peak, err := b.probe(w.kind)
+	for i, n := 0, len(courses)*b.p.run.reps; ; i++ {
+		read, peak, err := b.probe(courses[0].w.kind)
 		if err != nil {
 			return nil, err
 		}
 		reads, peaks = append(reads, read), append(peaks, peak)
-		if i == b.p.run.reps {
+		if i == n {
 			break
 		}
-		before, err := b.count()
-		if err != nil {
+		if err := courses[i%len(courses)].repeat(t); err != nil {
 			return nil, err
 		}
-		watch := measure.StartWatch()
-		d, err := b.once(t, s)
-		if err != nil {
-			return nil, err
-		}
-		noise := watch.Stop()
-		after, err := b.count()
-		if err != nil {
-			return nil, err
-		}
-		n := after.Minus(before)
-		counts = measure.Counts{Instructions: counts.Instructions + n.Instructions, Cycles: counts.Cycles + n.Cycles,
-			CacheMisses: counts.CacheMisses + n.CacheMisses}
-		r.Samples = append(r.Samples, sample{Ns: d.Nanoseconds(), TS: float64(t.tokens()) / d.Seconds(), Noise: noise})
 		at()
 	}
-	for i := range r.Samples {
-		x := &r.Samples[i]
-		x.ReadGBps, x.PeakGOPs = max(reads[i], reads[i+1]), max(peaks[i], peaks[i+1])
-		if b.roofs != nil {
-			x.Share = w.least(x.ReadGBps*1e9, x.PeakGOPs*1e9) / (float64(x.Ns) / 1e9)
+	var out []*result
+	for k, c := range courses {
+		for i := range c.r.Samples {
+			x, j := &c.r.Samples[i], i*len(courses)+k
+			x.ReadGBps, x.PeakGOPs = max(reads[j], reads[j+1]), max(peaks[j], peaks[j+1])
+			if b.roofs != nil {
+				x.Share = c.w.least(x.ReadGBps*1e9, x.PeakGOPs*1e9) / (float64(x.Ns) / 1e9)
+			}
 		}
+		out = append(out, c.end(t))
+		out[k].worth(out[0])
 	}
-	if b.counters != nil {
-		n := float64(t.tokens() * len(r.Samples))
-		r.Counts = &measure.Counts{Instructions: counts.Instructions / n, Cycles: counts.Cycles / n, CacheMisses: counts.CacheMisses / n}
-	}
-	if l3 := b.e.Machine.L3.Bytes; l3 > 0 && float64(l3) > w.walks[len(w.walks)-1].bytes {
-		r.Notes = append(r.Notes, "the weights fit into the last cache, so the read bandwidth of the memory is no limit")
-	}
-	b.finish(r, w)
-	return r, nil
+	return out, nil
 }
 
 // count reads the hardware counters, if there are any.
@@ -405,7 +501,7 @@ func (b *bench) profile(t test, r *result, folded *cli.File) error {
 	for _, x := range phases {
 		r.Steps = append(r.Steps, b.stepRows(x)...)
 		if folded != nil {
-			if err := x.profile.Fold(folded, fmt.Sprintf("%s, %d threads;%s", r.Test, r.Threads, x.phase)); err != nil {
+			if err := x.profile.Fold(folded, fmt.Sprintf("%s, %d threads;%s", r.name(), r.Threads, x.phase)); err != nil {
 				return err
 			}
 		}

@@ -93,6 +93,56 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// Variants run in turn with the engine, each as often as it, and leave its sequences as they were.
+func TestMeasureVariants(t *testing.T) {
+	b := builtinBench(t)
+	if _, err := b.measure(test{gen: 2, rows: 1}, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	o := runOptions{ablate: "prefetch, fuse,huge,pack,all,fuse"}
+	off, err := o.ablations()
+	if err != nil || len(off) != 5 {
+		t.Fatal(off, err)
+	}
+	if _, err := b.vary(off); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []test{{prompt: 20, rows: 1}, {gen: 3, rows: 2, depth: 6}} {
+		done := 0
+		rs, err := b.measureAll(x, func() { done++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rs) != 1+len(b.variants) || done != 3*len(rs) || len(b.variants) < 4 {
+			t.Fatalf("%s: %d results, %d variants, %d repetitions", x, len(rs), len(b.variants), done)
+		}
+		for i, r := range rs {
+			if r.Test != x.String() || len(r.Samples) != 3 || (r.Worth == nil) != (i == 0) || i > 0 && r.Ablate != b.variants[i-1].without.String() {
+				t.Errorf("%s %s: %+v", x, r.Ablate, r)
+			}
+			if packed := r.Ablate != "pack" && r.Ablate != "all"; r.Packed != packed {
+				t.Errorf("%s: packed %v", r.Ablate, r.Packed)
+			}
+			for j, s := range r.Samples {
+				if i == 0 {
+					continue
+				}
+				if want := rs[0].Samples[j].TS / s.TS; s.Worth != want || r.Worth.Lo > s.Worth || s.Worth > r.Worth.Hi {
+					t.Errorf("%s %s: repetition %d is worth %g of %g to %g, want %g", x, r.Ablate, j, s.Worth, r.Worth.Lo, r.Worth.Hi, want)
+				}
+			}
+		}
+	}
+	if n := b.e.CacheUsedBytes(); n != 0 {
+		t.Errorf("%d bytes of the cache are in use", n)
+	}
+	for _, bad := range []runOptions{{ablate: "speed"}, {ablate: "fuse,"}, {ablate: "pack", engineFlags: engineFlags{noPack: true}}, {ablate: "fuse", noWarmup: true}} {
+		if off, err := bad.ablations(); err == nil {
+			t.Errorf("%q: %v", bad.ablate, off)
+		}
+	}
+}
+
 // The steps' shares add up to all of the time, every matmul has its work, and the folded stacks hold the same nanoseconds.
 func TestProfile(t *testing.T) {
 	b := builtinBench(t)

@@ -103,7 +103,7 @@ type comparison struct {
 func compareResults(before, after []*result, raw bool, alpha, failOn float64) (out []comparison, unpaired []string) {
 	several := severalThreads(before) || severalThreads(after)
 	key := func(r *result) string {
-		k := fmt.Sprintf("%s|%s|%d|%s", r.ModelType, r.Test, r.Rows, r.TypeK)
+		k := fmt.Sprintf("%s|%s|%d|%s", r.ModelType, r.name(), r.Rows, r.TypeK)
 		if several {
 			k += fmt.Sprintf("|%d", r.Threads)
 		}
@@ -116,7 +116,7 @@ func compareResults(before, after []*result, raw bool, alpha, failOn float64) (o
 	for _, r := range after {
 		o := find[key(r)]
 		if o == nil {
-			unpaired = append(unpaired, fmt.Sprintf("%s %s, %d threads", r.ModelType, r.Test, r.Threads))
+			unpaired = append(unpaired, fmt.Sprintf("%s %s, %d threads", r.ModelType, r.name(), r.Threads))
 			continue
 		}
 		out = append(out, compareOne(o, r, raw, alpha, failOn))
@@ -134,7 +134,7 @@ func severalThreads(rs []*result) bool {
 }
 
 func compareOne(o, r *result, raw bool, alpha, failOn float64) comparison {
-	c := comparison{Model: r.ModelType, Test: r.Test, OldThreads: o.Threads, NewThreads: r.Threads, What: "share of roof", Verdict: "same"}
+	c := comparison{Model: r.ModelType, Test: r.name(), OldThreads: o.Threads, NewThreads: r.Threads, What: "share of roof", Verdict: "same"}
 	raw = raw || o.Threads != r.Threads || !haveShares(o) || !haveShares(r)
 	values := func(r *result) (v []float64) {
 		for _, s := range r.Samples {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,7 @@ var formatNames = []string{"md", "csv", "json", "jsonl", "sql", "gobench"}
 type writer struct {
 	w      io.Writer
 	format string
+	ablate bool // markdown has the columns of --ablate
 	n      int
 	all    []*result // of formats that need all of them
 }
@@ -69,12 +71,29 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-var markdownHead = []struct {
+type markdownColumn struct {
 	name  string
 	width int
 	right bool
-}{{"model", 24, false}, {"size", 10, true}, {"params", 10, true}, {"backend", 7, false}, {"threads", 7, true}, {"test", 16, true}, {"t/s", 8, true},
+}
+
+var markdownHead = []markdownColumn{{"model", 24, false}, {"size", 10, true}, {"params", 10, true}, {"backend", 7, false}, {"threads", 7, true}, {"test", 16, true}, {"t/s", 8, true},
 	{"interval", 19, true}, {"GB/s", 6, true}, {"% read", 6, true}, {"GOP/s", 6, true}, {"% peak", 6, true}}
+
+// ablateHead follows with --ablate.
+var ablateHead = []markdownColumn{{"without", 8, false}, {"worth", 19, true}}
+
+// markdownWorth is the cells below ablateHead.
+func markdownWorth(r *result) []string {
+	switch w := r.Worth; {
+	case w == nil:
+		return []string{"", "–"}
+	case w.N < 2:
+		return []string{r.Ablate, fmt.Sprintf("%.3f", w.Median)}
+	default:
+		return []string{r.Ablate, fmt.Sprintf("%.3f (%.3f–%.3f)", w.Median, w.Lo, w.Hi)}
+	}
+}
 
 // markdown is a row of a table that is aligned as plain text, too.
 func (x *writer) markdown(r *result) error {
@@ -90,9 +109,13 @@ func (x *writer) markdown(r *result) error {
 	if r.TS.N < 2 {
 		cells[7] = "–"
 	}
+	columns := markdownHead
+	if x.ablate {
+		columns, cells = slices.Concat(columns, ablateHead), append(cells, markdownWorth(r)...)
+	}
 	if x.n == 1 {
 		head, rule := make([]string, len(cells)), "|"
-		for i, h := range markdownHead {
+		for i, h := range columns {
 			head[i] = h.name
 			if h.right {
 				rule += " " + strings.Repeat("-", h.width-1) + ": |"
@@ -100,19 +123,19 @@ func (x *writer) markdown(r *result) error {
 				rule += " " + strings.Repeat("-", h.width) + " |"
 			}
 		}
-		if _, err := fmt.Fprintf(x.w, "%s\n%s\n", markdownLine(head), rule); err != nil {
+		if _, err := fmt.Fprintf(x.w, "%s\n%s\n", markdownLine(columns, head), rule); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(x.w, markdownLine(cells))
+	_, err := fmt.Fprintln(x.w, markdownLine(columns, cells))
 	return err
 }
 
-func markdownLine(cells []string) string {
+func markdownLine(columns []markdownColumn, cells []string) string {
 	s := "|"
 	for i, c := range cells {
-		pad := strings.Repeat(" ", max(0, markdownHead[i].width-len([]rune(c))))
-		if markdownHead[i].right {
+		pad := strings.Repeat(" ", max(0, columns[i].width-len([]rune(c))))
+		if columns[i].right {
 			s += " " + pad + c + " |"
 		} else {
 			s += " " + c + pad + " |"
@@ -185,6 +208,20 @@ var columns = []struct {
 	{"peak_gops", "REAL", func(r *result) any { return r.PeakGOPs }},
 	{"pct_peak", "REAL", func(r *result) any { return r.PeakPct }},
 	{"peak_kind", "TEXT", func(r *result) any { return r.PeakKind }},
+	{"ablate", "TEXT", func(r *result) any { return r.Ablate }},
+	{"worth", "REAL", worthValue(func(w *ratio) float64 { return w.Median })},
+	{"worth_lo", "REAL", worthValue(func(w *ratio) float64 { return w.Lo })},
+	{"worth_hi", "REAL", worthValue(func(w *ratio) float64 { return w.Hi })},
+}
+
+// worthValue is a figure of the worth, nil as usual.
+func worthValue(of func(*ratio) float64) func(*result) any {
+	return func(r *result) any {
+		if r.Worth == nil {
+			return nil
+		}
+		return of(r.Worth)
+	}
 }
 
 func (x *writer) csv(r *result) error {
@@ -206,8 +243,11 @@ func (x *writer) csv(r *result) error {
 }
 
 func plainText(v any) string {
-	if f, ok := v.(float64); ok {
-		return strconv.FormatFloat(f, 'g', 8, 64)
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		return strconv.FormatFloat(v, 'g', 8, 64)
 	}
 	return fmt.Sprint(v)
 }
@@ -219,6 +259,8 @@ func (x *writer) sql(r *result) error {
 		v := plainText(c.value(r))
 		if c.sqlType == "TEXT" {
 			v = "'" + strings.ReplaceAll(v, "'", "''") + "'"
+		} else if v == "" {
+			v = "NULL"
 		}
 		vals = append(vals, v)
 	}
@@ -247,11 +289,18 @@ func (x *writer) gobench(r *result) error {
 	}, r.ModelType)
 	test := strings.ReplaceAll(r.Test, " @ ", "@")
 	tokens := r.Prompt + r.Gen*r.Rows
+	ablate := ""
+	if r.Ablate != "" {
+		ablate = "/ablate=" + r.Ablate
+	}
 	for _, s := range r.Samples {
-		line := fmt.Sprintf("BenchmarkRun/model=%s/test=%s/threads=%d %d %.6g ns/op %.6g tok/s", name, test, r.Threads, tokens,
+		line := fmt.Sprintf("BenchmarkRun/model=%s/test=%s/threads=%d%s %d %.6g ns/op %.6g tok/s", name, test, r.Threads, ablate, tokens,
 			float64(s.Ns)/float64(tokens), s.TS)
 		if s.Share > 0 {
 			line += fmt.Sprintf(" %.6g %%roof", 100*s.Share)
+		}
+		if s.Worth > 0 {
+			line += fmt.Sprintf(" %.6g worth", s.Worth)
 		}
 		if _, err := fmt.Fprintln(x.w, line); err != nil {
 			return err
@@ -277,7 +326,7 @@ func (p *program) printSteps(all []*result) error {
 					return cli.OutError(err)
 				}
 				phase = s.Phase
-				if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.Test, r.Threads, phase); err != nil {
+				if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.name(), r.Threads, phase); err != nil {
 					return cli.OutError(err)
 				}
 				t = &cli.Table{Head: []string{"step", "items", "us", "% time", "GB/s", "% read", "GOP/s", "% peak", "peak"},

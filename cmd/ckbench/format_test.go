@@ -152,3 +152,66 @@ func TestJSONRoundTrip(t *testing.T) {
 		t.Errorf("%v, %v", any["schema"], err)
 	}
 }
+
+// A test without something is told from the usual one in every form, with what that is worth.
+func TestAblateFormats(t *testing.T) {
+	usual, without := sampleResult(10, 12, 14), sampleResult(5, 4, 10)
+	without.Ablate = "fuse"
+	usual.worth(usual)
+	without.worth(usual)
+	if w := without.Worth; usual.Worth != nil || w.Median != 2 || w.Lo != 1.4 || w.Hi != 3 || !w.Alternated || without.name() != "tg4x2 @ d7 without fuse" {
+		t.Fatalf("%+v, %+v", usual.Worth, w)
+	}
+	if s := printed(t, "gobench", usual, without); !strings.Contains(s, "/threads=2 8 ") || strings.Count(s, "/threads=2/ablate=fuse 8 ") != 3 ||
+		!strings.Contains(s, " 3 worth\n") || strings.Count(s, "worth") != 3 {
+		t.Error(s)
+	}
+	rows, err := csv.NewReader(strings.NewReader(printed(t, "csv", usual, without))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(rows[0], "ablate")
+	if !slices.Equal(rows[0][at:at+4], []string{"ablate", "worth", "worth_lo", "worth_hi"}) || !slices.Equal(rows[1][at:at+4], []string{"", "", "", ""}) ||
+		!slices.Equal(rows[2][at:at+4], []string{"fuse", "2", "1.4", "3"}) {
+		t.Error(rows)
+	}
+	if s := printed(t, "sql", usual, without); !strings.Contains(s, ", '', NULL, NULL, NULL);\n") || !strings.Contains(s, ", 'fuse', 2, 1.4, 3);\n") {
+		t.Error(s)
+	}
+	for _, format := range []string{"json", "jsonl"} {
+		s := printed(t, format, usual, without)
+		if !strings.Contains(s, `"ablate":"",`) || !strings.Contains(s, `"worth":null`) || !strings.Contains(s, `"worth":{"n":3,"median":2,`) {
+			t.Errorf("%s: %s", format, s)
+		}
+		rs, err := readResults("x", strings.NewReader(s))
+		if err != nil || len(rs) != 2 {
+			t.Fatal(err)
+		}
+		// compare pairs what is left out with the same.
+		if cs, alone := compareResults(rs, rs, true, 0.05, 0.05); len(cs) != 2 || len(alone) != 0 || cs[0].Change != 0 || cs[1].Change != 0 ||
+			cs[1].Test != without.name() {
+			t.Errorf("%s: %+v, %v", format, cs, alone)
+		}
+		usual.Host, without.Host = &measure.Host{CPU: "Some CPU's 9000"}, &measure.Host{CPU: "Some CPU's 9000"} // json took it
+	}
+	var b bytes.Buffer
+	w := newWriter(&b, "md")
+	w.ablate = true
+	alone := sampleResult(4)
+	alone.Ablate = "huge"
+	alone.worthAlone(usual)
+	for _, r := range []*result{usual, without, alone} {
+		if err := w.row(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	for i, end := range []string{"| without  |               worth |", "", "|          |                   – |", "| fuse     | 2.000 (1.400–3.000) |", "| huge     |               3.000 |"} {
+		if !strings.HasSuffix(lines[i], end) || len([]rune(lines[i])) != len([]rune(lines[0])) {
+			t.Errorf("%s", lines[i])
+		}
+	}
+	if alone.Worth.Alternated || len(alone.Warnings) != 1 {
+		t.Errorf("%+v", alone)
+	}
+}

@@ -40,7 +40,9 @@ type result struct {
 	Tier      string          `json:"tier"`
 	Act       string          `json:"act"`
 	Packed    bool            `json:"packed"`
+	Ablate    string          `json:"ablate"` // what is left out; "" as usual
 	TS        measure.Summary `json:"tokens_per_s"`
+	Worth     *ratio          `json:"worth"`         // usual rate over this one; null as usual
 	GBps      float64         `json:"gb_per_s"`      // weights and cache, at the median
 	ReadGBps  float64         `json:"read_roof_gbs"` // 0: not measured
 	ReadPct   float64         `json:"pct_read_roof"`
@@ -54,6 +56,42 @@ type result struct {
 	Warnings  []string        `json:"warnings"`
 	Notes     []string        `json:"notes"`
 	Host      *measure.Host   `json:"host,omitempty"`
+
+	said int // of Notes: those that hold for the engine, which are said once
+}
+
+// name tells a test without something from the usual one.
+func (r *result) name() string {
+	if r.Ablate == "" {
+		return r.Test
+	}
+	return r.Test + " without " + r.Ablate
+}
+
+// ratio is how many times as fast a test is as usual, as without something: the median of the ratios of each two repetitions that followed
+// each other, with its interval.
+type ratio struct {
+	measure.Summary
+	Alternated bool `json:"alternated"` // in turn with the usual engine; else one ratio, of the medians
+}
+
+// worth compares r with the same test as usual, which was measured in turn with it.
+func (r *result) worth(usual *result) {
+	if r.Ablate == "" {
+		return
+	}
+	var v []float64
+	for i := range r.Samples {
+		r.Samples[i].Worth = usual.Samples[i].TS / r.Samples[i].TS
+		v = append(v, r.Samples[i].Worth)
+	}
+	r.Worth = &ratio{measure.Summarize(v), true}
+}
+
+// worthAlone is worth where there was no room to alternate.
+func (r *result) worthAlone(usual *result) {
+	r.Worth = &ratio{measure.Summarize([]float64{usual.TS.Median / r.TS.Median}), false}
+	r.Warnings = append(r.Warnings, "was not measured in turn with the usual engine: its worth is the ratio of the medians, and has no interval")
 }
 
 const runSchema = "ck.bench.run/1"
@@ -64,7 +102,8 @@ type sample struct {
 	TS       float64       `json:"tokens_per_s"`
 	ReadGBps float64       `json:"read_roof_gbs"` // the better of before and after; 0: not measured
 	PeakGOPs float64       `json:"peak_gops"`
-	Share    float64       `json:"share"` // least possible time under these roofs, over the time that it took; 0: not measured
+	Share    float64       `json:"share"`           // least possible time under these roofs, over the time that it took; 0: not measured
+	Worth    float64       `json:"worth,omitempty"` // usual rate beside this one over this one
 	Noise    measure.Noise `json:"noise"`
 }
 
@@ -145,7 +184,7 @@ func (b *bench) newResult(t test) *result {
 	r := &result{Schema: runSchema, BuildCommit: b.commit, CPUInfo: b.host.CPU, Backends: "CPU", ModelFilename: b.facts.file, ModelType: b.facts.typ,
 		ModelSize: b.facts.size, ModelParams: b.facts.params, UBatch: b.o.ubatch, Threads: b.threads, TypeK: b.o.kv, TypeV: b.o.kv, Prompt: t.prompt,
 		Gen: t.gen, Depth: t.depth, TestTime: time.Now().UTC().Format(time.RFC3339), Test: t.String(), Rows: t.rows, ModelHash: b.facts.hash,
-		Tier: b.e.Tier.String(), Act: b.o.act, Packed: !b.o.noPack, Samples: []sample{}, Warnings: []string{}, Notes: []string{}, Host: &b.host}
+		Tier: b.e.Tier.String(), Act: b.o.act, Packed: b.e.Packed(), Ablate: b.without.String(), Samples: []sample{}, Warnings: []string{}, Notes: []string{}, Host: &b.host}
 	return r
 }
 

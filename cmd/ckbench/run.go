@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +53,7 @@ type runOptions struct {
 	pg                       []string
 	reps                     int
 	noWarmup, noRoof         bool
+	ablate                   string // list
 	format                   string
 	steps                    bool
 	folded                   string
@@ -68,7 +70,18 @@ const runLong = `Measures tests named as llama-bench names them, in tokens per s
 
 Every test is warmed up until two runs agree to 3 %, then repeated. The table has the median and an interval that holds the true median with the probability given (order statistics; 94 % for five repetitions), what was read from memory and its share of the read bandwidth, the operations of the matmuls and their share of the arithmetic peak. Both roofs are measured beside every repetition on the same workers; the best sample counts.
 
-A repetition that stands out is named on stderr with what disturbed it: pages read from disk, steal time, other processes.`
+A repetition that stands out is named on stderr with what disturbed it: pages read from disk, steal time, other processes.
+
+--ablate says what the engine's ways to be fast are worth, each by leaving it out, in turn with the usual engine: repetition by repetition base, without the first, without the second, …, base, … The table has a row for each: its rate, and its worth, the usual rate over this one (median of the ratios of neighbouring repetitions, with its interval; above 1: it helps). The logits are the same bits.
+
+  prefetch       kernels fetch the line that they read anyway, not one ahead. What has no distance to set stays: packing, and the AVX2
+                 and AVX-VNNI kernels for many rows
+  fuse           each step for itself, with a barrier behind it: residuals added after the matmul, norms summed by one worker
+  huge           panels, buffers and KV cache in pages of 4 KiB
+  pack           no panels: weights are packed into cache-resident scratch at every use
+  all            none of them
+
+Panels are shared, but for huge there is a second copy; where it does not fit, huge is measured after the others, and stderr says so.`
 
 const maxTokens = 1 << 20
 
@@ -84,6 +97,7 @@ func (p *program) runCommand() {
 	g.Int(&o.reps, "repetitions", "r", 5, 1, 10000, "N", "repetitions of each test")
 	g.Bool(&o.noWarmup, "no-warmup", "", "measure the first run, with packing of the weights and page faults")
 	g.Bool(&o.noRoof, "no-roof", "", "do not measure the machine's limits")
+	g.Text(&o.ablate, "ablate", "", "", "LIST", "measure without these, too, and what each is worth: "+strings.Join(engine.AblationNames, ", "))
 	o.engineFlags.flags(c)
 	g = cli.NewGroup(c.Flags(), "Output")
 	g.Enum(&o.format, "output", "o", "md", "FORMAT", formatNames, "form of the result; gobench is what benchstat reads")
@@ -158,6 +172,29 @@ func (o *runOptions) tests() ([]test, error) {
 	return out, nil
 }
 
+// ablations lists what --ablate leaves out, one after the other.
+func (o *runOptions) ablations() ([]engine.Ablation, error) {
+	if o.ablate == "" {
+		return nil, nil
+	}
+	var out []engine.Ablation
+	for word := range strings.SplitSeq(o.ablate, ",") {
+		a, ok := engine.ParseAblation(strings.TrimSpace(word))
+		switch {
+		case !ok:
+			return nil, cli.Usage("--ablate: %q is not one of %s", word, strings.Join(engine.AblationNames, ", "))
+		case a == engine.Pack && o.noPack:
+			return nil, cli.Usage("--ablate pack: --no-pack leaves it out already; drop one of them")
+		case !slices.Contains(out, a):
+			out = append(out, a)
+		}
+	}
+	if o.noWarmup {
+		return nil, cli.Usage("--ablate: compares what is warm; drop --no-warmup")
+	}
+	return out, nil
+}
+
 // runRun is ckbench run.
 func (p *program) runRun(c *cobra.Command, args []string) error {
 	o := &p.run
@@ -178,6 +215,10 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	off, err := o.ablations()
+	if err != nil {
+		return err
+	}
 	m, err := generate.Open(p.app.Common.Model)
 	if err != nil {
 		return err
@@ -191,33 +232,68 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 		defer folded.Abort()
 	}
 	out := newWriter(p.app.Out, o.format)
-	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps))
+	out.ablate = len(off) > 0
+	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps*(1+len(off))))
 	defer bar.Done()
 	done := int64(0)
 	var all []*result
+	at := func() { done++; bar.At(done) }
+	finish := func(b *bench, t test, r *result) error {
+		if o.steps || folded != nil {
+			if err := b.profile(t, r, folded); err != nil {
+				return err
+			}
+		}
+		bar.Done()
+		p.explain(r)
+		all = append(all, r)
+		return cli.OutError(out.row(r))
+	}
 	for _, n := range threads {
-		err := p.withBench(c.Context(), m, &o.engineFlags, n, func(b *bench) error {
+		var left []engine.Ablation
+		var usual []*result
+		opt := p.engineOptions(&o.engineFlags, n)
+		err := p.openBench(c.Context(), m, &o.engineFlags, opt, func(b *bench) (err error) {
+			bar.Done()
+			if left, err = b.vary(off); err != nil {
+				return err
+			}
 			for _, t := range tests {
-				r, err := b.measure(t, func() { done++; bar.At(done) })
+				rs, err := b.measureAll(t, at)
 				if err != nil {
 					return err
 				}
-				if o.steps || folded != nil {
-					if err := b.profile(t, r, folded); err != nil {
+				usual = append(usual, rs[0])
+				for i, x := range append([]*bench{b}, b.variants...) {
+					if err := finish(x, t, rs[i]); err != nil {
 						return err
 					}
 				}
-				bar.Done()
-				p.explain(r)
-				if err := out.row(r); err != nil {
-					return cli.OutError(err)
-				}
-				all = append(all, r)
 			}
 			return nil
 		})
 		if err != nil {
 			return err
+		}
+		for _, a := range left {
+			opt.Without = a
+			err := p.openBench(c.Context(), m, &o.engineFlags, opt, func(b *bench) error {
+				b.without = a
+				for i, t := range tests {
+					r, err := b.measure(t, at)
+					if err != nil {
+						return err
+					}
+					r.worthAlone(usual[i])
+					if err := finish(b, t, r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
 	}
 	if err := out.end(); err != nil {
@@ -237,16 +313,24 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 // explain says on stderr what disturbed a test.
 func (p *program) explain(r *result) {
 	for _, s := range r.Warnings {
-		p.app.Warn("%s, %d threads: %s", r.Test, r.Threads, s)
+		p.app.Warn("%s, %d threads: %s", r.name(), r.Threads, s)
 	}
-	for _, s := range r.Notes {
-		p.app.Info("%s, %d threads: %s", r.Test, r.Threads, s)
+	for _, s := range r.Notes[r.said:] {
+		p.app.Info("%s, %d threads: %s", r.name(), r.Threads, s)
+	}
+	if n := r.Counts; n != nil {
+		p.app.Info("%s, %d threads: a token takes %.4g instructions, %.4g cycles, %.4g cache misses", r.name(), r.Threads, n.Instructions, n.Cycles,
+			n.CacheMisses)
 	}
 }
 
 // withBench opens an engine with n workers for f.
 func (p *program) withBench(ctx context.Context, m *generate.Model, o *engineFlags, n int, f func(*bench) error) error {
-	e, err := engine.Open(m.Weights, p.engineOptions(o, n))
+	return p.openBench(ctx, m, o, p.engineOptions(o, n), f)
+}
+
+func (p *program) openBench(ctx context.Context, m *generate.Model, o *engineFlags, opt engine.Options, f func(*bench) error) error {
+	e, err := engine.Open(m.Weights, opt)
 	if err != nil {
 		return err
 	}
@@ -259,7 +343,7 @@ func (p *program) withBench(ctx context.Context, m *generate.Model, o *engineFla
 		return err
 	}
 	defer b.close()
-	for _, s := range b.host.Lines() {
+	for _, s := range append(b.host.Lines(), b.notes...) {
 		p.app.Info("%s", s)
 	}
 	return f(b)
