@@ -25,6 +25,10 @@ type qualityOptions struct {
 	force            bool
 	block, blocks    int
 	maxKLD, maxPPL   float64
+	choices          string
+	questions        int
+	minAccuracy      string
+	leastAccuracy    float64 // share that minAccuracy means
 }
 
 const qualityLong = `Evaluates a text in blocks of --ctx-size tokens, each with BOS in place of its first token where the model has one, and counts the second half of each block, as llama-perplexity does. The perplexity has an interval of 95 % over blocks.
@@ -32,15 +36,19 @@ const qualityLong = `Evaluates a text in blocks of --ctx-size tokens, each with 
 --save keeps the most probable tokens of each position and the mass of the others in a file, about half a kilobyte for each; --base compares with such a file of another model with the same vocabulary, the unquantized one for example: the mean KL divergence from the base's distribution to this one in nats, how often the most probable token is the same, and the root mean square of the difference of the probabilities of the text's tokens.
 
   ckbench quality -m bf16.gguf -f text.txt --save text.base
-  ckbench quality -m q4.gguf -f text.txt --base text.base --max-kld 0.05`
+  ckbench quality -m q4.gguf -f text.txt --base text.base --max-kld 0.05` + choicesLong
 
 func (p *program) qualityCommand() {
 	o := &p.quality
-	c := p.app.NewCommand("quality [flags]", "perplexity, and distance to a base", qualityLong, p.runQuality)
+	c := p.app.NewCommand("quality [flags]", "perplexity, distance to a base, multiple choice", qualityLong, p.runQuality)
 	g := cli.NewGroup(c.Flags(), "Text")
 	g.Text(&o.file, "file", "f", "", "FILE", "the text; - is stdin")
 	g.Int(&o.block, "ctx-size", "c", 512, 8, maxTokens, "N", "tokens of a block")
 	g.Int(&o.blocks, "blocks", "", 0, 1, maxTokens, "N", "evaluate the first N blocks; default: all")
+	g = cli.NewGroup(c.Flags(), "Multiple choice")
+	g.Text(&o.choices, "choices", "", "", "FILE", "score these questions instead of a text, JSON lines; - is stdin")
+	g.Int(&o.questions, "questions", "", 0, 1, maxTokens, "N", "score the first N questions; default: all")
+	g.Text(&o.minAccuracy, "min-accuracy", "", "", "SHARE", "end with code 1 if the accuracy is below this, such as 60%")
 	g = cli.NewGroup(c.Flags(), "Base")
 	g.Text(&o.base, "base", "", "", "FILE", "compare with this base")
 	g.Text(&o.save, "save", "", "", "FILE", "write a base of this model")
@@ -96,14 +104,23 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return err
 	case len(args) > 0:
 		return cli.Usage("quality: takes no words; name the text with -f")
-	case o.file == "":
-		return cli.Usage("-f/--file: is needed: the text to evaluate")
+	case o.file == "" && o.choices == "":
+		return cli.Usage("-f/--file: is needed: the text to evaluate; or --choices")
 	case len(threads) != 1:
 		return cli.Usage("-t/--threads: quality does not depend on it; name one number")
 	case o.maxKLD > 0 && o.base == "":
 		return cli.Usage("--max-kld: needs a --base to compare with")
 	}
-	text, err := p.readText(o.file)
+	if err := p.checkChoices(); err != nil {
+		return err
+	}
+	var text string
+	var items []measure.Item
+	if o.choices != "" {
+		items, err = p.readItems()
+	} else {
+		text, err = p.readText(o.file)
+	}
 	if err != nil {
 		return err
 	}
@@ -117,6 +134,9 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer e.Close()
+	if o.choices != "" {
+		return p.runChoices(c.Context(), m, e, items)
+	}
 	q := &evaluation{p: p, e: e, m: m}
 	if err := q.prepare(text); err != nil {
 		return err
