@@ -52,6 +52,11 @@ const (
 	accBytes  = 4096     // dot.Args.Acc
 	outFloats = 32 << 10 // outputs that await folding
 	rowsBytes = 4 * decodeK * 64
+
+	// far2Bytes is the least that each of the two streams of a Gemv2 kernel must have. The second one starts cold at every call, while
+	// a single stream has prefetched the beginning of the next call: in calls of 64 to 256 KiB, Q4_0 read 30 to 34 GB/s with two streams
+	// and 35.3 with one (BF16 the same with both); with large ones two are 0 to 3 % faster.
+	far2Bytes = 1 << 20
 )
 
 // Scratch is one worker's memory for Matmul. Matmul grows it when it is too small; a caller that must not allocate in its hot
@@ -269,7 +274,7 @@ func (f *Format) run(s *Scratch, rows, np, slices int) {
 		a.Panels = np * slices
 		call(f.kernels.Small[rows], a)
 		return
-	case f.kernels.Gemv2 != nil && half > 0:
+	case f.kernels.Gemv2 != nil && half*a.WStep >= far2Bytes:
 		a.Panels, a.Pf = half, prefetch2&^s.noPf
 		a.WFar, a.YFar = half*a.WStep, 4*half*f.PanelRows
 		call(f.kernels.Gemv2, a)
