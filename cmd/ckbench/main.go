@@ -87,6 +87,7 @@ func classify(err error) int {
 const examples = `  ckbench synth qwen3-0.6b Q8_0 -o q.gguf
   ckbench run -m q.gguf -p 512 -n 128 -d 0,4096 -t 1,2
   ckbench run -m q.gguf -n 64 -p 0 --rows 1,2,4,8,16 --steps
+  ckbench run -m q.gguf --ablate prefetch,fuse,huge,pack
   ckbench run -m q.gguf -o gobench > new.txt && benchstat old.txt new.txt
   ckbench run -m q.gguf -o json > new.json && ckbench compare old.json new.json --fail-on 5%
   ckbench roofline -m q.gguf --svg roofline.svg
@@ -107,6 +108,8 @@ On a shared machine look at the warnings: steal time and other processes make ev
   gb_per_s       read_roof_gbs  pct_read_roof  gop_per_s  peak_gops  pct_peak  peak_kind
   samples        of each repetition: ns, tokens_per_s, read_roof_gbs and peak_gops beside it, share
                  (least possible time under these roofs over the time taken), noise
+  ablate         what is left out, "" as usual   worth   null as usual, else the usual rate over this
+                 one: n, median, lo, hi, …; alternated: in turn, repetition by repetition
   counters_per_token   instructions, cycles, cache_misses in user mode, or null; notes say why
   steps          with --steps: phase, step, us_per_walk, share of the time, rates, shares of roofs
   model_hash     SHA-256 of the files' sizes and of 64 KiB at every 16 MiB

@@ -74,14 +74,15 @@ A repetition that stands out is named on stderr with what disturbed it: pages re
 
 --ablate says what the engine's ways to be fast are worth, each by leaving it out, in turn with the usual engine: repetition by repetition base, without the first, without the second, …, base, … The table has a row for each: its rate, and its worth, the usual rate over this one (median of the ratios of neighbouring repetitions, with its interval; above 1: it helps). The logits are the same bits.
 
-  prefetch       kernels fetch the line that they read anyway, not one ahead. What has no distance to set stays: packing, and the AVX2
-                 and AVX-VNNI kernels for many rows
-  fuse           each step for itself, with a barrier behind it: residuals added after the matmul, norms summed by one worker
+  prefetch       kernels fetch the line that they read anyway, not one ahead; packing, and the
+                 AVX2 and AVX-VNNI kernels for many rows, have fixed distances and keep them
+  fuse           each step for itself, with a barrier behind it: residuals are added after the
+                 matmul, a row's norm is summed by one worker
   huge           panels, buffers and KV cache in pages of 4 KiB
   pack           no panels: weights are packed into cache-resident scratch at every use
   all            none of them
 
-Panels are shared, but for huge there is a second copy; where it does not fit, huge is measured after the others, and stderr says so.`
+For huge there is a second copy of the panels and of the cache. Where the panels do not fit twice, huge is measured by itself after the others, and stderr says so; its worth then has no interval.`
 
 const maxTokens = 1 << 20
 
