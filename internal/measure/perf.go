@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +24,14 @@ type Counters struct {
 	fds [][]int // of each worker: instructions (the group's leader), cycles, cache misses
 }
 
-var perfEvents = []uint64{unix.PERF_COUNT_HW_INSTRUCTIONS, unix.PERF_COUNT_HW_CPU_CYCLES, unix.PERF_COUNT_HW_CACHE_MISSES}
+// perfEvent is what perf_event_open calls type and config.
+type perfEvent struct {
+	typ    uint32
+	config uint64
+}
+
+var perfEvents = [3]perfEvent{{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_INSTRUCTIONS}, {unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CPU_CYCLES},
+	{unix.PERF_TYPE_HARDWARE, unix.PERF_COUNT_HW_CACHE_MISSES}}
 
 // NewCounters starts counting. Worker 0's counter belongs to the calling thread, which must be held (team.Hold). Where the system
 // does not allow or have it, the error says so in a few words.
@@ -39,15 +47,34 @@ func NewCounters(t *team.Team) (*Counters, error) {
 			return nil, perfReason(err)
 		}
 	}
+	// Opening says little: some virtual machines let it happen and count nothing, and others may hold the counters.
+	if err := t.Run(func(int) { burn() }); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	n, err := c.Read()
+	if err == nil && n.Instructions == 0 {
+		err = errors.New("hardware counters stand still (virtual machines may offer them and count nothing)")
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// burn takes about 100 us.
+func burn() {
+	for start := time.Now(); time.Since(start) < 100*time.Microsecond; {
+	}
 }
 
 // openEvents opens the group of events for the calling thread.
 func openEvents() (fds []int, err error) {
 	leader := -1
 	for _, e := range perfEvents {
-		a := unix.PerfEventAttr{Type: unix.PERF_TYPE_HARDWARE, Config: e, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-			Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
+		a := unix.PerfEventAttr{Type: e.typ, Config: e.config, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+			Read_format: unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING,
+			Bits:        unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
 		fd, err := unix.PerfEventOpen(&a, 0, -1, leader, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
 			for _, f := range fds {
@@ -74,19 +101,28 @@ func perfReason(err error) error {
 	return fmt.Errorf("hardware counters: %w", err)
 }
 
-// Read is what was counted since the start.
+// Read is what was counted since the start. Where the CPU has fewer counters than are wanted of it, by us or by others, the kernel lets
+// them take turns; what was counted stands for all of the time then.
 func (c *Counters) Read() (Counts, error) {
 	var sum [3]float64
 	for _, fds := range c.fds {
 		for i, fd := range fds {
-			var b [8]byte
-			if n, err := unix.Read(fd, b[:]); err != nil || n != 8 {
+			var b [24]byte // count, time enabled, time running
+			if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
 				return Counts{}, fmt.Errorf("hardware counters: read %d bytes: %w", n, err)
 			}
-			sum[i] += float64(binary.NativeEndian.Uint64(b[:]))
+			sum[i] += scaled(binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:]))
 		}
 	}
 	return Counts{sum[0], sum[1], sum[2]}, nil
+}
+
+// scaled extends a count of the running time to the time enabled; zero if it never ran.
+func scaled(count, enabled, running uint64) float64 {
+	if running == 0 {
+		return 0
+	}
+	return float64(count) * (float64(enabled) / float64(running))
 }
 
 // Minus is the difference of two readings.
