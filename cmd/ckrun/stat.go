@@ -67,15 +67,12 @@ func weightRate(e *engine.Engine, ph generate.Phase) float64 {
 	return ph.Rate() * float64(e.WeightBytes())
 }
 
-// roofBytes is what measure.Roofs takes for each worker.
-const roofBytes = 512 << 20
-
 // readRoof measures the read bandwidth of the workers in bytes per second. It takes a second or two; it is left out where the
 // weights fit into a cache, which is faster, and where its memory is not to spare.
 func readRoof(e *engine.Engine) (float64, bool) {
 	workers := e.Threads(plan.One)
-	left, _ := e.Machine.Memory()
-	if e.WeightBytes() < 2*e.Machine.L3.Bytes || e.WeightBytes() < 64<<20 || left < int64(workers)*roofBytes*2 {
+	bytes := measure.RoofBytes(e.Machine, workers)
+	if e.WeightBytes() < 2*e.Machine.L3.Bytes || e.WeightBytes() < 64<<20 || bytes == 0 {
 		return 0, false
 	}
 	t, err := team.New(e.Machine.CPUsFor(workers), team.Options{Pin: true})
@@ -83,7 +80,7 @@ func readRoof(e *engine.Engine) (float64, bool) {
 		return 0, false
 	}
 	defer t.Close()
-	r, err := measure.NewRoofs(t)
+	r, err := measure.NewRoofsOf(t, bytes)
 	if err != nil {
 		return 0, false
 	}
