@@ -108,6 +108,8 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return cli.Usage("-f/--file: is needed: the text to evaluate; or --choices")
 	case len(threads) != 1:
 		return cli.Usage("-t/--threads: quality does not depend on it; name one number")
+	case o.save == "-":
+		return cli.Usage("--save: stdout has the table; name a file")
 	case o.maxKLD > 0 && o.base == "":
 		return cli.Usage("--max-kld: needs a --base to compare with")
 	}
