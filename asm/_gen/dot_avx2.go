@@ -7,8 +7,9 @@ import "fmt"
 // both give the same bits.
 //
 // One integer kernel serves 1 to 3 activation rows of one panel, a panel being two registers wide: with 2 integer and 2 float
-// accumulators per row, three rows fill the register file. Weights of 4, 5 and 6 bits are taken apart in registers, low and
-// high nibbles in turns, or read from panels that were unpacked before.
+// accumulators per row, three rows fill the register file; where the integers need more, the floats lie in Acc. Weights of 4, 5 and
+// 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Many rows of
+// Q8_0 without VNNI have a kernel of their own, signed256.
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
 // R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf; on the
@@ -36,15 +37,16 @@ func dot256() {
 			if b.unpackedBytes > 0 && !(vnni && b.top == 15) {
 				g = b.unpacked()
 			}
-			most := 3
 			switch {
 			case vnni && b.name == "Q5_0":
-				most = 0
-			case !vnni && (b.top == 31 || b.top == 63): // loads are the limit, and three rows leave no register for constants
-				most = 2
-			}
-			for rows := 1; rows <= most; rows++ {
-				newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
+			case !vnni && b.top == 255:
+				for rows := 1; rows <= 6; rows++ {
+					signed256(e, g, rows)
+				}
+			default:
+				for rows := 1; rows <= 3; rows++ {
+					newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
+				}
 			}
 			if !vnni && b.unpackedBytes > 0 {
 				unpack256(e, b)
@@ -68,7 +70,7 @@ func consts256(e *gen) {
 		name string
 		v    uint64
 	}{
-		{"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030},
+		{"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030}, {"c80", 0x8080808080808080},
 		{"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
 	} {
 		for i := 0; i < 4; i++ {
@@ -215,10 +217,11 @@ type int256 struct {
 	vnni  bool
 	rows  int
 	loop  bool              // over Panels panels
-	inMem bool              // float accumulators in Acc, for want of registers (blocks of 32)
+	inMem bool              // float accumulators (K-quants: sums over the superblock) in Acc, for want of registers
 	free  []int             // registers without a role
 	c     map[string]string // constants: a register, or the memory operand
 	high  []int             // registers for a vector of high bits; nil: none left
+	extra []int             // registers for more sums and temporaries, without VNNI
 	name  string
 }
 
@@ -234,15 +237,16 @@ const (
 func (k *int256) sum(r, h int) int { return 2*r + h }
 func (k *int256) flt(r, h int) int { return 2*k.rows + 2*r + h }
 
-// accAt is the place in Acc of an accumulator over K.
+// accAt is the place in Acc of an accumulator over K, subAt that of a sum over the superblock.
 func (k *int256) accAt(r, h int) string { return fmt.Sprintf("%d(R8)", 64*r+32*h) }
+func (k *int256) subAt(r, h int) string { return fmt.Sprintf("%d(R8)", 512+64*r+32*h) }
 
 func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 	k := &int256{e: e, b: b, vnni: vnni, rows: rows, loop: loop, c: map[string]string{}}
 	for _, n := range []string{"c0f", "c10", "c30", "c0001"} {
 		k.c[n] = n + "<>(SB)"
 	}
-	k.inMem = rows == 3 && !vnni && b.top == 255 // it needs more sums
+	k.inMem = !vnni && (rows == 3 && b.top == 255 || rows > 1 && (b.top == 31 || b.top == 63)) // they need more sums or temporaries
 	first := 4 * rows
 	if k.inMem {
 		first = 2 * rows
@@ -250,9 +254,18 @@ func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 	for r := first; r < w0; r++ {
 		k.free = append(k.free, r)
 	}
-	if vnni {
+	extra := 0
+	switch {
+	case vnni:
 		k.free = append(k.free, t15)
+	case b.top == 31:
+		extra = 2 * rows
+	case b.top == 63 && rows > 1:
+		extra = 4
+	case b.top == 255:
+		extra = rows
 	}
+	k.extra, k.free = k.free[:extra], k.free[extra:]
 	return k
 }
 
@@ -312,9 +325,12 @@ func (k *int256) pf(base string, off, h int) {
 	}
 }
 
-// row256 is off bytes into row r at base, rows AX bytes apart.
+// row256 is off bytes into row r at base, rows AX bytes apart; R11 is the address of row 3.
 func row256(base string, r, off int) string {
-	return fmt.Sprintf("%d(%s)%s", off, base, []string{"", "(AX*1)", "(AX*2)"}[r])
+	if r >= 3 {
+		base = "R11"
+	}
+	return fmt.Sprintf("%d(%s)%s", off, base, []string{"", "(AX*1)", "(AX*2)"}[r%3])
 }
 
 // stride loads the row stride f.
@@ -481,7 +497,53 @@ func (k *int256) dots(j int) {
 			}
 		}
 		k.each(func(r, h int) { ones(k.sum(r, h), k.sum(r, h)) })
-	case b.top <= 63: // 2 * 2*63*127 < 2^15: two words can be added
+	case b.top == 31: // 4 * 2*31*127 < 2^15: four words can be added
+		high := k.extra
+		for i := 0; i < b.vecs; i++ {
+			b.vec(k, j, i, 0, w0, tmp)
+			b.vec(k, j, i, 1, w1, tmp)
+			for r := 0; r < k.rows; r++ {
+				x(r, i, tmp)
+				words(i%4 == 0, tmp, w0, k.sum(r, 0), t15)
+				words(i%4 == 0, tmp, w1, k.sum(r, 1), tmp)
+				if i == 3 {
+					ones(k.sum(r, 0), high[2*r])
+					ones(k.sum(r, 1), high[2*r+1])
+				}
+			}
+		}
+		k.each(func(r, h int) {
+			s := k.sum(r, h)
+			ones(s, s)
+			e.p("VPADDD Y%d, Y%d, Y%d", high[2*r+h], s, s)
+		})
+	case k.rows > 1 && b.top == 63: // 2 * 2*63*127 < 2^15: two words can be added
+		v0, v1, t := k.extra[0], k.extra[1], k.extra[2:]
+		for i := 0; i < b.vecs; i += 2 {
+			b.vec(k, j, i, 0, w0, tmp)
+			b.vec(k, j, i, 1, w1, tmp)
+			b.vec(k, j, i+1, 0, v0, tmp)
+			b.vec(k, j, i+1, 1, v1, tmp)
+			for r := 0; r < k.rows; r++ {
+				x(r, i, tmp)
+				x(r, i+1, t15)
+				madd(tmp, w0, t[0])
+				madd(t15, v0, t[1])
+				madd(tmp, w1, tmp)
+				madd(t15, v1, t15)
+				e.p("VPADDW Y%d, Y%d, Y%d", t[1], t[0], t[0])
+				e.p("VPADDW Y%d, Y%d, Y%d", t15, tmp, tmp)
+				for h, w := range []int{t[0], tmp} {
+					if s := k.sum(r, h); i == 0 {
+						ones(w, s)
+					} else {
+						ones(w, w)
+						e.p("VPADDD Y%d, Y%d, Y%d", w, s, s)
+					}
+				}
+			}
+		}
+	case b.top == 63:
 		for i := 0; i < b.vecs; i += 2 {
 			for h := 0; h < 2; h++ {
 				b.vec(k, j, i, h, w0, tmp)
@@ -502,7 +564,7 @@ func (k *int256) dots(j int) {
 			}
 		}
 	default: // unsigned 8 bits would saturate: low and high nibbles apart, each as 4-bit weights
-		high := k.free[:k.rows]
+		high := k.extra
 		for h := 0; h < 2; h++ {
 			for i := 0; i < b.vecs; i++ {
 				k.pf("DI", 64*(8*j+i), h)
@@ -611,7 +673,12 @@ func (k *int256) scale32(j int) {
 // acc = fnma(float(sum of m_j*s_j), dmin*dx, acc).
 func (k *int256) superblock() {
 	e, b := k.e, k.b
-	k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.flt(r, h), k.flt(r, h), k.flt(r, h)) })
+	if k.inMem {
+		e.p("VPXOR Y%d, Y%d, Y%d", tmp, tmp, tmp)
+		k.each(func(r, h int) { e.p("VMOVUPS Y%d, %s", tmp, k.subAt(r, h)) })
+	} else {
+		k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.flt(r, h), k.flt(r, h), k.flt(r, h)) })
+	}
 	e.p("LEAQ %d(DI), BX", b.scales)
 	if b.fifth != 0 {
 		e.p("LEAQ %d(DI), R13", b.fifth)
@@ -655,7 +722,12 @@ func (k *int256) scaleSub(j int) {
 		for r := 0; r < k.rows; r++ {
 			s := k.sum(r, h)
 			e.p("VCVTDQ2PS Y%d, Y%d", s, s)
-			e.p("VFMADD231PS Y%d, Y%d, Y%d", w0, s, k.flt(r, h))
+			if k.inMem {
+				e.p("VFMADD213PS %s, Y%d, Y%d", k.subAt(r, h), w0, s)
+				e.p("VMOVUPS Y%d, %s", s, k.subAt(r, h))
+			} else {
+				e.p("VFMADD231PS Y%d, Y%d, Y%d", w0, s, k.flt(r, h))
+			}
 		}
 	}
 }
@@ -684,7 +756,12 @@ func (k *int256) scaleAll() {
 		}
 		e.p("VCVTPH2PS %d(BX), Y%d", dOff, w0)
 		for r := 0; r < k.rows; r++ {
-			s, f := k.sum(r, h), k.flt(r, h)
+			s, f := k.sum(r, h), t15
+			if k.inMem {
+				e.p("VMOVUPS %s, Y%d", k.subAt(r, h), f)
+			} else {
+				f = k.flt(r, h)
+			}
 			e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
 			e.p("VMULPS Y%d, Y%d, Y%d", tmp, w0, tmp)
 			e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), tmp, f)
@@ -697,6 +774,94 @@ func (k *int256) scaleAll() {
 			e.p("VMOVUPS Y%d, %s", f, k.accAt(r, h))
 		}
 	}
+}
+
+// signed256 writes the kernel of many rows of 8-bit weights without VNNI: |w| times x with the sign of w, whose pairs fit into a word
+// (2*128*127 < 2^15). That is 4 instructions per vector and row, as with nibbles apart, but next to nothing is left to do for a block,
+// and one sum per row lets six rows share the weights, half a panel at a time. Float accumulators lie in Acc.
+func signed256(e *gen, b *block256, rows int) {
+	name := fmt.Sprint("avx2Gemm", rows, b.name)
+	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with one panel of %s.", rows, b.name), 0)
+	const w, abs, temps, c80, ones = 6, 7, 8, 14, 15
+	outputs := func(f func(y, acc string)) {
+		e.ld("R13", "Y", "R12")
+		e.ld("R13", "YStride", "AX")
+		e.p("LEAQ (R12)(AX*2), R11")
+		e.p("ADDQ AX, R11")
+		for r := 0; r < rows; r++ {
+			for h := 0; h < 2; h++ {
+				f(row256("R12", r, 32*h), fmt.Sprintf("%d(R8)", 64*r+32*h))
+			}
+		}
+	}
+	e.p("VMOVDQU c80<>(SB), Y%d", c80)
+	e.p("VMOVDQU c0001<>(SB), Y%d", ones)
+	e.arg("R13")
+	e.ld("R13", "W", "DI")
+	e.ld("R13", "Acc", "R8")
+	e.ld("R13", "Cont", "CX")
+	e.p("VPXOR Y0, Y0, Y0")
+	outputs(func(_, acc string) { e.p("VMOVUPS Y0, %s", acc) })
+	e.p("TESTQ CX, CX")
+	e.p("JEQ %s_zero", name)
+	outputs(func(y, acc string) {
+		e.p("VMOVUPS %s, Y0", y)
+		e.p("VMOVUPS Y0, %s", acc)
+	})
+	e.lab(name + "_zero")
+	e.ld("R13", "X", "SI")
+	e.ld("R13", "XStride", "AX")
+	e.p("LEAQ (SI)(AX*2), R11")
+	e.p("ADDQ AX, R11")
+	e.ld("R13", "D", "DX")
+	e.ld("R13", "Mp", "R10")
+	e.ld("R13", "Groups", "CX")
+	e.lab(name + "_group")
+	for j := 0; j < b.subs; j++ {
+		for h := 0; h < 2; h++ {
+			for i := 0; i < b.vecs; i++ {
+				off := 64 * (b.vecs*j + i)
+				if h == 0 {
+					e.p("PREFETCHT0 %d(DI)", 16384+off)
+				}
+				e.p("VPXOR %d(DI), Y%d, Y%d", off+32*h, c80, w)
+				e.p("VPABSB Y%d, Y%d", w, abs)
+				for r := 0; r < rows; r++ {
+					t := temps + r
+					e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*(b.vecs*j+i)), t)
+					e.p("VPSIGNB Y%d, Y%d, Y%d", w, t, t)
+					e.p("VPMADDUBSW Y%d, Y%d, Y%d", t, abs, t)
+					if i == 0 {
+						e.p("VPMADDWD Y%d, Y%d, Y%d", ones, t, r)
+						continue
+					}
+					e.p("VPMADDWD Y%d, Y%d, Y%d", ones, t, t)
+					e.p("VPADDD Y%d, Y%d, Y%d", t, r, r)
+				}
+			}
+			e.p("VCVTPH2PS %d(DI), Y%d", b.d+32*j+16*h, w)
+			for r := 0; r < rows; r++ {
+				t, acc := temps+r, fmt.Sprintf("%d(R8)", 64*r+32*h)
+				e.p("VBROADCASTSS %d(DX), Y%d", 4*r, t)
+				e.p("VMULPS Y%d, Y%d, Y%d", t, w, t)
+				e.p("VCVTDQ2PS Y%d, Y%d", r, r)
+				e.p("VFMADD213PS %s, Y%d, Y%d", acc, t, r)
+				e.p("VMOVUPS Y%d, %s", r, acc)
+			}
+		}
+		e.p("ADDQ R10, DX")
+	}
+	e.p("PREFETCHT0 %d(DI)", 16384+b.d)
+	e.p("ADDQ $%d, DI", b.bytes)
+	e.p("ADDQ $64, SI")
+	e.p("ADDQ $64, R11")
+	e.p("DECQ CX")
+	e.p("JNZ %s_group", name)
+	outputs(func(y, acc string) {
+		e.p("VMOVUPS %s, Y0", acc)
+		e.p("VMOVUPS Y0, %s", y)
+	})
+	e.ret()
 }
 
 // unpack256 writes the kernel that expands groups to one byte per weight.

@@ -9,14 +9,15 @@ var (
 			F32:  kernels256(avx2GemvF32, avx2Small2F32, avx2Small3F32, avx2Gemm1F32, avx2Gemm2F32, avx2Gemm3F32),
 			F16:  kernels256(avx2GemvF16, avx2Small2F16, avx2Small3F16, avx2Gemm1F16, avx2Gemm2F16, avx2Gemm3F16),
 			BF16: kernels256(avx2GemvBF16, avx2Small2BF16, avx2Small3BF16, avx2Gemm1BF16, avx2Gemm2BF16, avx2Gemm3BF16),
-			Q8_0: kernels256(avx2GemvQ8_0, avx2Small2Q8_0, avx2Small3Q8_0, avx2Gemm1Q8_0, avx2Gemm2Q8_0, avx2Gemm3Q8_0),
+			Q8_0: kernels256(avx2GemvQ8_0, avx2Small2Q8_0, avx2Small3Q8_0, avx2Gemm1Q8_0, avx2Gemm2Q8_0, avx2Gemm3Q8_0,
+				avx2Gemm4Q8_0, avx2Gemm5Q8_0, avx2Gemm6Q8_0),
 			Q4_0: kernels256(avx2GemvQ4_0, avx2Small2Q4_0, avx2Small3Q4_0, avx2Gemm1Q4_0, avx2Gemm2Q4_0, avx2Gemm3Q4_0).unpacking(avx2UnpackQ4_0, 1088),
 			Q4_1: kernels256(avx2GemvQ4_1, avx2Small2Q4_1, avx2Small3Q4_1, avx2Gemm1Q4_1, avx2Gemm2Q4_1, avx2Gemm3Q4_1).unpacking(avx2UnpackQ4_1, 1152),
-			Q5_0: kernels256(avx2GemvQ5_0, avx2Small2Q5_0, avx2Small3Q5_0, avx2Gemm1Q5_0, avx2Gemm2Q5_0).unpacking(avx2UnpackQ5_0, 1088),
-			Q5_1: kernels256(avx2GemvQ5_1, avx2Small2Q5_1, avx2Small3Q5_1, avx2Gemm1Q5_1, avx2Gemm2Q5_1).unpacking(avx2UnpackQ5_1, 1152),
+			Q5_0: kernels256(avx2GemvQ5_0, avx2Small2Q5_0, avx2Small3Q5_0, avx2Gemm1Q5_0, avx2Gemm2Q5_0, avx2Gemm3Q5_0).unpacking(avx2UnpackQ5_0, 1088),
+			Q5_1: kernels256(avx2GemvQ5_1, avx2Small2Q5_1, avx2Small3Q5_1, avx2Gemm1Q5_1, avx2Gemm2Q5_1, avx2Gemm3Q5_1).unpacking(avx2UnpackQ5_1, 1152),
 			Q4_K: kernels256(avx2GemvQ4_K, avx2Small2Q4_K, avx2Small3Q4_K, avx2Gemm1Q4_K, avx2Gemm2Q4_K, avx2Gemm3Q4_K).unpacking(avx2UnpackQ4_K, 4416),
-			Q5_K: kernels256(avx2GemvQ5_K, avx2Small2Q5_K, avx2Small3Q5_K, avx2Gemm1Q5_K, avx2Gemm2Q5_K).unpacking(avx2UnpackQ5_K, 4416),
-			Q6_K: kernels256(avx2GemvQ6_K, avx2Small2Q6_K, avx2Small3Q6_K, avx2Gemm1Q6_K, avx2Gemm2Q6_K).unpacking(avx2UnpackQ6_K, 4416),
+			Q5_K: kernels256(avx2GemvQ5_K, avx2Small2Q5_K, avx2Small3Q5_K, avx2Gemm1Q5_K, avx2Gemm2Q5_K, avx2Gemm3Q5_K).unpacking(avx2UnpackQ5_K, 4416),
+			Q6_K: kernels256(avx2GemvQ6_K, avx2Small2Q6_K, avx2Small3Q6_K, avx2Gemm1Q6_K, avx2Gemm2Q6_K, avx2Gemm3Q6_K).unpacking(avx2UnpackQ6_K, 4416),
 		},
 	}
 	AVXVNNI = Set{
@@ -33,7 +34,7 @@ var (
 	}
 )
 
-// kernels256 takes kernels of 1 to 3 rows; gemm may end earlier.
+// kernels256 takes kernels of 1 to 3 rows; of gemm there may be more.
 func kernels256(gemv, small2, small3 func(*Args), gemm ...func(*Args)) Kernels {
 	return Kernels{Gemv: gemv, Small: []func(*Args){nil, nil, small2, small3}, Gemm: append([]func(*Args){nil}, gemm...), Tile: 1}
 }

@@ -19,7 +19,7 @@ func avx2Small2Q8_0(a *Args)
 //go:noescape
 func avx2Small3Q8_0(a *Args)
 
-// avx2Gemm1Q8_0 multiplies one activation row with one panel of Q8_0.
+// avx2Gemm1Q8_0 multiplies 1 activation rows with one panel of Q8_0.
 //
 //go:noescape
 func avx2Gemm1Q8_0(a *Args)
@@ -33,6 +33,21 @@ func avx2Gemm2Q8_0(a *Args)
 //
 //go:noescape
 func avx2Gemm3Q8_0(a *Args)
+
+// avx2Gemm4Q8_0 multiplies 4 activation rows with one panel of Q8_0.
+//
+//go:noescape
+func avx2Gemm4Q8_0(a *Args)
+
+// avx2Gemm5Q8_0 multiplies 5 activation rows with one panel of Q8_0.
+//
+//go:noescape
+func avx2Gemm5Q8_0(a *Args)
+
+// avx2Gemm6Q8_0 multiplies 6 activation rows with one panel of Q8_0.
+//
+//go:noescape
+func avx2Gemm6Q8_0(a *Args)
 
 // avx2GemvQ4_0 multiplies one activation row with Panels panels of Q4_0.
 //
@@ -129,6 +144,11 @@ func avx2Gemm1Q5_0(a *Args)
 //go:noescape
 func avx2Gemm2Q5_0(a *Args)
 
+// avx2Gemm3Q5_0 multiplies 3 activation rows with one unpacked panel of Q5_0.
+//
+//go:noescape
+func avx2Gemm3Q5_0(a *Args)
+
 // avx2UnpackQ5_0 expands Groups groups of Q5_0 at Src to 1088 bytes each at Dst.
 //
 //go:noescape
@@ -158,6 +178,11 @@ func avx2Gemm1Q5_1(a *Args)
 //
 //go:noescape
 func avx2Gemm2Q5_1(a *Args)
+
+// avx2Gemm3Q5_1 multiplies 3 activation rows with one unpacked panel of Q5_1.
+//
+//go:noescape
+func avx2Gemm3Q5_1(a *Args)
 
 // avx2UnpackQ5_1 expands Groups groups of Q5_1 at Src to 1152 bytes each at Dst.
 //
@@ -224,6 +249,11 @@ func avx2Gemm1Q5_K(a *Args)
 //go:noescape
 func avx2Gemm2Q5_K(a *Args)
 
+// avx2Gemm3Q5_K multiplies 3 activation rows with one unpacked panel of Q5_K.
+//
+//go:noescape
+func avx2Gemm3Q5_K(a *Args)
+
 // avx2UnpackQ5_K expands Groups groups of Q5_K at Src to 4416 bytes each at Dst.
 //
 //go:noescape
@@ -253,6 +283,11 @@ func avx2Gemm1Q6_K(a *Args)
 //
 //go:noescape
 func avx2Gemm2Q6_K(a *Args)
+
+// avx2Gemm3Q6_K multiplies 3 activation rows with one unpacked panel of Q6_K.
+//
+//go:noescape
+func avx2Gemm3Q6_K(a *Args)
 
 // avx2UnpackQ6_K expands Groups groups of Q6_K at Src to 4416 bytes each at Dst.
 //

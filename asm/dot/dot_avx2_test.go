@@ -331,21 +331,23 @@ func testKernels256(t *testing.T, l Layout, k *Kernels) {
 			if l <= BF16 && pattern != "random" {
 				continue
 			}
-			for rows := 1; rows <= 3; rows++ {
-				few := k.Gemv
-				if rows > 1 {
-					few = k.Small[rows]
-				}
-				panels := 1 + rng.IntN(3)
-				o := newOperands(t, rng, l, rows, n, panels, pattern)
+			for rows := 1; rows < max(len(k.Small), len(k.Gemm)); rows++ {
 				what := fmt.Sprintf("%d groups, %d rows, %s", n, rows, pattern)
-				if !t.Run("few/"+what, func(t *testing.T) { o.check(t, few, o.args(), panels) }) {
-					return
+				if rows < len(k.Small) {
+					few := k.Gemv
+					if rows > 1 {
+						few = k.Small[rows]
+					}
+					panels := 1 + rng.IntN(3)
+					o := newOperands(t, rng, l, rows, n, panels, pattern)
+					if !t.Run("few/"+what, func(t *testing.T) { o.check(t, few, o.args(), panels) }) {
+						return
+					}
 				}
-				if rows == len(k.Gemm) {
+				if rows >= len(k.Gemm) {
 					continue
 				}
-				o = newOperands(t, rng, l, rows, n, 1, pattern)
+				o := newOperands(t, rng, l, rows, n, 1, pattern)
 				a := o.args()
 				a.Panels = 0 // not theirs to read
 				if k.Unpack != nil {
@@ -398,8 +400,8 @@ func TestSets256(t *testing.T) {
 	}
 }
 
-// BenchmarkKernels256 measures kernels on one panel in the second-level cache, K = 4096: GOP/s (a multiply-add is two) of 1 to 3
-// rows, with what gemm kernels read already unpacked.
+// BenchmarkKernels256 measures kernels on one panel in the second-level cache, K = 4096: GOP/s (a multiply-add is two) of all
+// numbers of rows, with what gemm kernels read already unpacked.
 func BenchmarkKernels256(b *testing.B) {
 	for tier, set := range sets256(b) {
 		for l := range Layouts {
@@ -409,7 +411,7 @@ func BenchmarkKernels256(b *testing.B) {
 			}
 			rng := rand.New(rand.NewPCG(1, 2))
 			groups := 4096 / l.GroupK()
-			for rows := 1; rows <= 3; rows++ {
+			for rows := 1; rows < max(len(k.Small), len(k.Gemm)); rows++ {
 				o := newOperands(b, rng, l, rows, groups, 1, "random")
 				w := make([]byte, groups*max(k.UnpackedBytes, l.GroupBytes()))
 				bench := func(kind string, f func(*Args), a *Args) {
@@ -423,7 +425,7 @@ func BenchmarkKernels256(b *testing.B) {
 				}
 				if rows == 1 {
 					bench("gemv", k.Gemv, o.args())
-				} else {
+				} else if rows < len(k.Small) {
 					bench("small", k.Small[rows], o.args())
 				}
 				a := o.args()
