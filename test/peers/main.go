@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -32,6 +33,33 @@ type row struct {
 }
 
 func (r row) key() string { return fmt.Sprintf("%s %s t%d %s", r.Model, r.Test, r.Threads, r.CPU) }
+
+func (r row) depth() string {
+	_, depth, _ := strings.Cut(r.Test, "@")
+	return depth
+}
+
+func (r row) prompt() bool { return strings.HasPrefix(r.Test, "pp") }
+
+// tokens is the number of tokens of the test: 512 of pp512@4096.
+func (r row) tokens() string {
+	kind, _, _ := strings.Cut(r.Test, "@")
+	return kind[2:]
+}
+
+// better is the peer with the higher median, and the median of the ratios to it: of each repetition to the one beside it.
+func (r row) better() (name string, ratio float64) {
+	for _, peer := range []string{"llama.cpp", "ik"} {
+		if median(r.TS[peer]) > median(r.TS[name]) {
+			name = peer
+		}
+	}
+	var ratios []float64
+	for i, ts := range r.TS[name] {
+		ratios = append(ratios, r.TS["ck"][i]/ts)
+	}
+	return name, median(ratios)
+}
 
 var (
 	ck     = flag.String("ck", "bin/ckbench", "ckbench")
@@ -72,24 +100,32 @@ func run() error {
 					return fmt.Errorf("ckbench synth %s %s: %v\n%s", shape, typ, err, out)
 				}
 			}
-			for _, test := range strings.Fields(*tests) {
-				for _, t := range strings.Split(*thr, ",") {
-					n, err := strconv.Atoi(t)
-					if err != nil {
-						return err
+			for _, t := range strings.Split(*thr, ",") {
+				n, err := strconv.Atoi(t)
+				if err != nil {
+					return err
+				}
+				for _, depth := range depths() {
+					var rows []row
+					for _, test := range strings.Fields(*tests) {
+						r := row{Model: name, Test: test, Threads: n, CPU: *cpu, TS: map[string][]float64{}}
+						if _, ok := done[r.key()]; !ok && r.depth() == depth {
+							rows = append(rows, r)
+						}
 					}
-					r := row{Model: name, Test: test, Threads: n, CPU: *cpu, TS: map[string][]float64{}}
-					if _, ok := done[r.key()]; ok {
+					if len(rows) == 0 {
 						continue
 					}
-					if err := measure(&r, path); err != nil {
-						return fmt.Errorf("%s: %w", r.key(), err)
+					if err := measure(rows, path); err != nil {
+						return fmt.Errorf("%s: %w", rows[0].key(), err)
 					}
-					done[r.key()] = r
-					if err := save(*state, r); err != nil {
-						return err
+					for _, r := range rows {
+						done[r.key()] = r
+						if err := save(*state, r); err != nil {
+							return err
+						}
+						fmt.Fprintln(os.Stderr, line(r))
 					}
-					fmt.Fprintln(os.Stderr, line(r))
 				}
 			}
 		}
@@ -98,81 +134,111 @@ func run() error {
 	return nil
 }
 
-// measure runs the engines in turn.
-func measure(r *row, path string) error {
+// depths are the depths of all tests.
+func depths() []string {
+	var out []string
+	for _, test := range strings.Fields(*tests) {
+		if d := (row{Test: test}).depth(); !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// measure runs the engines in turn; each measures the tests of all rows, which have one file, depth and number of threads, in one process.
+func measure(rows []row, path string) error {
 	for range *reps {
 		for _, e := range []struct{ name, bin string }{{"ck", *ck}, {"llama.cpp", *llama}, {"ik", *ik}} {
 			if e.bin == "" {
 				continue
 			}
-			ts, share, err := once(e.name, e.bin, path, r)
-			if err != nil {
-				return fmt.Errorf("%s: %w", e.name, err)
-			}
-			r.TS[e.name] = append(r.TS[e.name], ts)
-			if e.name == "ck" {
-				r.Roof = append(r.Roof, share)
+			for i := 0; i < len(rows); {
+				n := len(rows) - i
+				if e.name == "ik" && rows[i].depth() != "" { // it has no depths: generation after a prompt, one by one
+					if n = 1; rows[i].prompt() {
+						i++
+						continue
+					}
+				}
+				if err := once(e.name, e.bin, path, rows[i:i+n]); err != nil {
+					return fmt.Errorf("%s: %w", e.name, err)
+				}
+				i += n
 			}
 		}
 	}
 	return nil
 }
 
-// once runs one engine once.
-func once(name, bin, path string, r *row) (ts, share float64, err error) {
-	kind, depth, _ := strings.Cut(r.Test, "@")
-	prompt := strings.HasPrefix(kind, "pp")
-	args := []string{"-m", path, "-t", strconv.Itoa(r.Threads), "-r", "1", "-o", "json"}
+// once runs one engine once and adds what it says to the rows.
+func once(name, bin, path string, rows []row) error {
+	depth := rows[0].depth()
+	args := []string{"-m", path, "-t", strconv.Itoa(rows[0].Threads), "-r", "1", "-o", "json"}
+	p, n := "0", "0"
+	for _, r := range rows {
+		if r.prompt() {
+			p = r.tokens()
+		} else {
+			n = r.tokens()
+		}
+	}
 	switch {
-	case name == "ik" && depth != "" && !prompt: // has no depths: generation after a prompt
-		args = append(args, "-p", "0", "-n", "0", "-gp", depth+","+kind[2:])
 	case name == "ik" && depth != "":
-		return 0, 0, errors.New("ik_llama.cpp cannot measure prompts at depth; leave -ik out")
+		args = append(args, "-p", "0", "-n", "0", "-gp", depth+","+n)
+	case depth != "":
+		args = append(args, "-p", p, "-n", n, "-d", depth)
 	default:
-		p, n := kind[2:], "0"
-		if !prompt {
-			p, n = n, p
-		}
 		args = append(args, "-p", p, "-n", n)
-		if depth != "" {
-			args = append(args, "-d", depth)
-		}
 	}
 	if name == "ck" {
 		args = append([]string{"run"}, args...)
-		if r.CPU != "" {
-			args = append(args, "--cpu", r.CPU)
+		if rows[0].CPU != "" {
+			args = append(args, "--cpu", rows[0].CPU)
 		}
 	}
-	cmd := exec.Command(bin, args...)
-	out, err := cmd.Output()
+	out, err := exec.Command(bin, args...).Output()
 	if err != nil {
-		return 0, 0, fmt.Errorf("%s %s: %w", bin, strings.Join(args, " "), err)
+		return fmt.Errorf("%s %s: %w", bin, strings.Join(args, " "), err)
 	}
-	var results []struct {
-		TS   float64 `json:"avg_ts"`
-		Read float64 `json:"pct_read_roof"`
-		Peak float64 `json:"pct_peak"`
+	type result struct {
+		Prompt int     `json:"n_prompt"`
+		Gen    int     `json:"n_gen"`
+		TS     float64 `json:"avg_ts"`
+		Read   float64 `json:"pct_read_roof"`
+		Peak   float64 `json:"pct_peak"`
 	}
+	var results []result
 	if i := strings.IndexAny(string(out), "[{"); i >= 0 {
 		out = out[i:]
 	}
 	if err := json.Unmarshal(out, &results); err != nil {
 		var doc struct {
-			Results json.RawMessage `json:"results"`
+			Results []result `json:"results"`
 		}
-		if err := errors.Join(json.Unmarshal(out, &doc), json.Unmarshal(doc.Results, &results)); err != nil {
-			return 0, 0, fmt.Errorf("its JSON: %w", err)
+		if err := json.Unmarshal(out, &doc); err != nil {
+			return fmt.Errorf("its JSON: %w", err)
+		}
+		results = doc.Results
+	}
+	for i := range rows {
+		r := &rows[i]
+		at := slices.IndexFunc(results, func(x result) bool {
+			return r.prompt() && x.Gen == 0 && strconv.Itoa(x.Prompt) == r.tokens() || !r.prompt() && strconv.Itoa(x.Gen) == r.tokens()
+		})
+		if at < 0 {
+			return fmt.Errorf("%s %s: no result for %s", bin, strings.Join(args, " "), r.Test)
+		}
+		x := results[at]
+		r.TS[name] = append(r.TS[name], x.TS)
+		if name == "ck" {
+			share := x.Read
+			if r.prompt() {
+				share = x.Peak
+			}
+			r.Roof = append(r.Roof, share)
 		}
 	}
-	if len(results) == 0 {
-		return 0, 0, errors.New("it printed no result")
-	}
-	last := results[len(results)-1]
-	if prompt {
-		return last.TS, last.Peak, nil
-	}
-	return last.TS, last.Read, nil
+	return nil
 }
 
 func median(v []float64) float64 {
@@ -186,10 +252,9 @@ func median(v []float64) float64 {
 
 // line is a row as a line of the Markdown table.
 func line(r row) string {
-	best := max(median(r.TS["llama.cpp"]), median(r.TS["ik"]))
 	ratio := "–"
-	if best > 0 {
-		ratio = fmt.Sprintf("%.2f", median(r.TS["ck"])/best)
+	if peer, x := r.better(); peer != "" {
+		ratio = fmt.Sprintf("%.2f", x)
 	}
 	cell := func(name string) string {
 		if len(r.TS[name]) == 0 {
