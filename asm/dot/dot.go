@@ -61,11 +61,15 @@ type Args struct {
 	Panels  int            // panels per stream
 	Cont    int            // 0: start at zero; 1: continue the chains of Y
 	Pf      int            // prefetch distance in bytes
-	Acc     unsafe.Pointer // scratch of at least 2 KiB, 64-byte aligned
-	Src     unsafe.Pointer // unpacking kernels: source group
+	Acc     unsafe.Pointer // scratch of at least 3 KiB, 64-byte aligned
+	Src     unsafe.Pointer // unpacking kernels: source group; Gemm with Folds: activations to prefetch, those of the next tile
 	Dst     unsafe.Pointer // unpacking kernels: destination
 
 	// Kernels with Sliced: this many consecutive "panels" are the slices along K of one panel. X, D, SD and B go on from
 	// one to the next and return to their start after the last. 0 means 1.
 	Slices int
+
+	// Gemm with Folds, after the tree over its slices.
+	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
+	Add  int            // not 0: then Y = Y + result
 }

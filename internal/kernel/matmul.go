@@ -32,6 +32,10 @@ const (
 	// beside two panels. With 60 rows the unpacking costs 5 to 10 %, with 120 hardly anything.
 	mBlock = 120
 
+	// foldRows is mBlock for kernels with Folds, which prefetch the activations of the next tile: these need not stay in the second-level
+	// cache. So panels are read from memory and unpacked once for a prompt; with panels in the cache 120, 256 and 512 rows ran alike.
+	foldRows = 512
+
 	// batchBytes is the size of a batch of panels that is read in several turns.
 	batchBytes = 256 << 10
 
@@ -180,12 +184,12 @@ func (m *Matmul) y(r, n int) unsafe.Pointer { return unsafe.Pointer(&m.Y[r*m.YSt
 
 // finish stores the outputs of `rows` rows from r on, `panels` panels from column n on. At out they lie as [row][panel][slice]
 // [PanelRows], width floats per row.
-func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, panels, width int) {
+func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, panels, width, slices int) {
 	full, pr := min(panels, (m.N-n)/f.PanelRows), f.PanelRows
 	a := &s.fold
 	for i := range rows {
 		row, dst := out[i*width:], (r+i)*m.YStride+n
-		*a = dot.Args{WStep: 4 * pr, Groups: m.Slices}
+		*a = dot.Args{WStep: 4 * pr, Groups: slices}
 		if full > 0 {
 			a.W, a.Y, a.Panels = unsafe.Pointer(&row[0]), unsafe.Pointer(&m.Y[dst]), full
 			if m.Bias != nil {
@@ -200,7 +204,7 @@ func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, panels
 			continue
 		}
 		// The last panel has fewer rows: sum it in place.
-		src := row[full*m.Slices*pr:][:pr]
+		src := row[full*slices*pr:][:pr]
 		a.W, a.Y, a.Panels, a.B, a.Cont = unsafe.Pointer(&src[0]), unsafe.Pointer(&src[0]), 1, nil, 0
 		call(f.fold, a)
 		for j := full * pr; j < m.N-n; j++ {
@@ -251,7 +255,7 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 				}
 			}
 			if !straight {
-				f.finish(s, m, s.out(), r, n, rows, np, np*m.Slices*f.PanelRows)
+				f.finish(s, m, s.out(), r, n, rows, np, np*m.Slices*f.PanelRows, m.Slices)
 			}
 			r += rows
 		}
@@ -296,8 +300,12 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 	size, groups := f.PanelBytes(m.K), f.layout.Groups(m.K)
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
 	wide := tile * f.PanelRows * m.Slices // floats of a row in the scratch
+	block := mBlock
+	if f.kernels.Folds {
+		block = foldRows
+	}
 	for m0, m1 := m.M0, 0; m0 < m.M1; m0 = m1 {
-		m1 = m0 + evenly(m.M1-m0, mBlock)
+		m1 = m0 + evenly(m.M1-m0, block)
 		for p := 0; p < panels; p += tile {
 			np := min(tile, panels-p)
 			base, groupBytes, far := unsafe.Pointer(&m.W[p*size]), f.layout.GroupBytes(), size
@@ -316,28 +324,52 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 			a.WFar, a.Groups = far, groups/m.Slices
 			for r := m0; r < m1; {
 				rows, n := evenly(m1-r, len(f.kernels.Gemm)-1), p*f.PanelRows
-				if m.straight(n + tile*f.PanelRows) {
+				switch {
+				case f.kernels.Folds:
+					f.folding(s, m, base, r, m0, m1, n, rows, np)
+				case m.straight(n + tile*f.PanelRows):
 					f.bind(a, m.X, r, 0)
 					a.W, a.Y, a.YStride, a.YFar = base, m.y(r, n), 4*m.YStride, 4*f.PanelRows
 					call(f.kernels.Gemm[rows], a)
-				} else {
+				default:
 					out := s.out()[:rows*wide]
 					a.YStride, a.YFar = 4*wide, 4*f.PanelRows*m.Slices
-					calls := m.Slices
-					if a.Slices = 1; f.kernels.Sliced {
-						calls, a.Slices = 1, m.Slices
-					}
-					for i := range calls {
+					for i := range m.Slices {
 						f.bind(a, m.X, r, i*m.K/m.Slices)
 						a.W, a.Y = unsafe.Add(base, i*a.Groups*groupBytes), unsafe.Pointer(&out[i*f.PanelRows])
 						call(f.kernels.Gemm[rows], a)
 					}
-					f.finish(s, m, out, r, n, rows, np, wide)
+					f.finish(s, m, out, r, n, rows, np, wide, m.Slices)
 				}
 				r += rows
 			}
 		}
 	}
+}
+
+// folding computes a tile of rows from r on with a kernel that makes the tree, the bias and the residual itself; the tile is one
+// of the rows [m0, m1), np of its panels exist.
+func (f *Format) folding(s *Scratch, m *Matmul, w unsafe.Pointer, r, m0, m1, n, rows, np int) {
+	a, wide := &s.args, f.kernels.Tile*f.PanelRows
+	f.bind(a, m.X, r, 0)
+	a.W, a.Slices, a.YFar, a.Src = w, m.Slices, 4*f.PanelRows, unsafe.Add(a.X, rows*a.XStride)
+	if r+rows == m1 { // the next panels begin with the first rows again
+		a.Src = unsafe.Pointer(&m.X.Q[m0*m.X.Kp])
+	}
+	if n+wide > m.N {
+		a.Y, a.YStride, a.Bias, a.Add = unsafe.Pointer(&s.out()[0]), 4*wide, nil, 0
+		call(f.kernels.Gemm[rows], a)
+		f.finish(s, m, s.out()[:rows*wide], r, n, rows, np, wide, 1)
+		return
+	}
+	a.Y, a.YStride = m.y(r, n), 4*m.YStride
+	if m.Bias != nil {
+		a.Bias = unsafe.Pointer(&m.Bias[n])
+	}
+	if a.Add = 0; m.Add {
+		a.Add = 1
+	}
+	call(f.kernels.Gemm[rows], a)
 }
 
 // blocks computes float layouts and Direct formats: panel by panel, parts of K that stay in the cache, all rows of a block for
@@ -386,7 +418,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 			}
 			a.Cont = 0
 			if !straight {
-				f.finish(s, m, out, m0, n, rows, 1, wide*m.Slices)
+				f.finish(s, m, out, m0, n, rows, 1, wide*m.Slices, m.Slices)
 			}
 		}
 	}
