@@ -42,7 +42,7 @@ type Args struct {
 	D       int            // elements of a key
 	NV      int            // vectors of 16 elements of a value
 	VStride int            // from value to value
-	J0, J1  int            // PV: keys [J0, J1)
+	J0, J1  int            // PV: keys [J0, J1); Scores: those and perhaps others of the block
 	M       int            // queries; Scores and PV kernels in assembly are made for one M
 	Pf      unsafe.Pointer // bytes to prefetch while Scores reads K or PV reads V, as many as these
 	// Quantized blocks: scales as float32, KS [D/32][64], VS [64][VSStride/4]; an element is float(q)*scale, rounded.
@@ -211,7 +211,10 @@ func decodeV4Go(a *Args) {
 // Exp2 is 2^x rounded to float32 for x <= 0, and 0 for x < -125, where the kernels' exp2 is 0 too; it has the same bits on every
 // width and is what merges of partial results use.
 func Exp2(x float32) float32 {
-	if x < -125 {
+	switch {
+	case x == 0: // one of the two arguments of each merge
+		return 1
+	case x < -125:
 		return 0
 	}
 	return float32(math.Exp2(float64(x)))

@@ -261,6 +261,15 @@ func (a *Attend) sees(b, q0, n int) bool {
 	return false
 }
 
+// common is the range of positions that all rows of queries [q0, q0+n) see.
+func (a *Attend) common(q0, n int) (lo, hi int) {
+	hi = math.MaxInt
+	for r := q0 / a.G; r <= (q0+n-1)/a.G; r++ {
+		lo, hi = max(lo, int(a.Lo[r])), min(hi, int(a.Hi[r]))
+	}
+	return lo, hi
+}
+
 // scaleQueries fills s.q with queries [q0, q0+n), multiplied so that scores become base-2 logarithms (with a cap: plain scores).
 func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
 	scale := a.Scale
@@ -359,11 +368,24 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 	}
 	lo, hi := a.visible(q0, n)
 	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
+	from, to := a.common(q0, n)
+	k := &s.args
 	for b := lo / BlockKeys; b*BlockKeys < hi; b++ {
-		if !a.sees(b, q0, n) {
+		whole := from <= b*BlockKeys && (b+1)*BlockKeys <= to
+		if !whole && !a.sees(b, q0, n) {
 			continue
 		}
 		f.open(s, a, b, n)
+		*k = attn.Args{
+			K: s.kb, V: s.vb, QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]), OStride: 4 * pl,
+			D: f.D, NV: f.dvp / 16, VStride: s.stride, VSStride: 4 * f.vn,
+		}
+		if f.quantized() {
+			k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
+		}
+		if a.Softcap != 0 {
+			k.CapIn, k.CapOut = float32(-2*math.Log2E/float64(a.Softcap)), float32(float64(a.Softcap)*math.Log2E)
+		}
 		// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
 		fetchV, fetchK := s.fetch(a.V[b], s.kb), s.vb
 		for i := 0; i < n; {
@@ -371,7 +393,15 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 			if i+m == n {
 				fetchK = s.fetch(a.after(b), s.vb)
 			}
-			f.tile(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+			k.Q, k.O, k.M = unsafe.Pointer(&s.q[i*f.D]), unsafe.Pointer(&parts[i*pl]), m
+			k.J0, k.J1 = 0, BlockKeys
+			if whole {
+				f.scores(s, a, b, fetchV, fetchK)
+				s.k.Softmax(k)
+				s.k.PV[m](k)
+			} else {
+				f.edge(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+			}
 			fetchV = s.kb
 			i += m
 		}
@@ -381,23 +411,45 @@ func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []fl
 	}
 }
 
-// tile adds the open block b to the states of queries q0+i .. q0+i+m-1.
-func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []float32, fetchV, fetchK unsafe.Pointer) {
-	pl := f.PartLen()
-	// The keys that all queries see are [lo, hi); some see keys below last.
+// scores computes the scores of the tile in s.args for the open block b, capped where that is asked for.
+func (f *KVFormat) scores(s *AttnScratch, a *Attend, b int, fetchV, fetchK unsafe.Pointer) {
+	k := &s.args
+	k.Pf = fetchV
+	s.k.Scores[k.M](k)
+	if a.Softcap != 0 {
+		s.k.Cap(k)
+	}
+	f.scaleValues(s, a.V[b])
+	k.Pf = fetchK
+}
+
+// minusInf masks scores.
+var minusInf = func() (x [BlockKeys]float32) {
+	for i := range x {
+		x[i] = float32(math.Inf(-1))
+	}
+	return x
+}()
+
+// edge adds the open block b to the states of queries q0+i .. q0+i+m-1, not all of which see all of it. A score that a query does
+// not see becomes -Inf, its weight zero: one that sees none keeps its state bit for bit. Values that it does not see are left out.
+func (f *KVFormat) edge(s *AttnScratch, a *Attend, b, q0, i, m int, states []float32, fetchV, fetchK unsafe.Pointer) {
 	base := b * BlockKeys
-	lo, hi, last := 0, BlockKeys, 0
+	first, last := BlockKeys, 0 // some see keys [first, last)
+	lo, hi := 0, BlockKeys      // all see keys [lo, hi)
 	r, g := (q0+i)/a.G, (q0+i)%a.G
 	for j := range m {
-		if j == 0 || g == 0 {
+		if j > 0 && g > 0 {
+			s.lo[j], s.hi[j] = s.lo[j-1], s.hi[j-1]
+		} else {
 			l, h := min(max(int(a.Lo[r])-base, 0), BlockKeys), min(max(int(a.Hi[r])-base, 0), BlockKeys)
-			if l >= h {
+			if l < h {
+				first, last = min(first, l), max(last, h)
+			} else {
 				l, h = 0, 0
 			}
+			lo, hi = max(lo, l), min(hi, h)
 			s.lo[j], s.hi[j] = l, h
-			lo, hi, last = max(lo, l), min(hi, h), max(last, h)
-		} else {
-			s.lo[j], s.hi[j] = s.lo[j-1], s.hi[j-1]
 		}
 		if g++; g == a.G {
 			r, g = r+1, 0
@@ -407,72 +459,54 @@ func (f *KVFormat) tile(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 		return
 	}
 	k := &s.args
-	*k = attn.Args{
-		K: s.kb, V: s.vb, Q: unsafe.Pointer(&s.q[i*f.D]), QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]),
-		O: unsafe.Pointer(&states[0]), OStride: 4 * pl,
-		D: f.D, NV: f.dvp / 16, VStride: s.stride, M: m, VSStride: 4 * f.vn, Pf: fetchV,
-	}
-	if f.quantized() {
-		k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
-	}
-	s.k.Scores[m](k)
-	if a.Softcap != 0 {
-		k.CapIn, k.CapOut = float32(-2*math.Log2E/float64(a.Softcap)), float32(float64(a.Softcap)*math.Log2E)
-		s.k.Cap(k)
-	}
-	f.scaleValues(s, a.V[b])
-	k.Pf = fetchK
-	if lo == 0 && hi == BlockKeys {
-		s.k.Softmax(k)
-		k.J0, k.J1 = 0, BlockKeys
-		s.k.PV[m](k)
-		return
-	}
-	// At the edges of visibility each query takes its own keys and no others, in ascending order: before the common ones,
-	// the common ones, after them.
-	tile := *k
-	one := func(j, j0, j1 int) {
-		k.J0, k.J1 = j0, j1
-		s.k.PV[1](k)
-		states[j*pl+attn.StateAlpha] = 1
-	}
-	at := func(j int) {
-		k.M = 1
-		k.S = unsafe.Pointer(&s.s[j*BlockKeys])
-		k.O = unsafe.Pointer(&states[j*pl])
-	}
+	k.J0, k.J1 = first, last
+	f.scores(s, a, b, fetchV, fetchK)
 	for j := range m {
-		l, h := s.lo[j], s.hi[j]
-		if l == h {
-			continue
-		}
 		sc := s.s[j*BlockKeys:][:BlockKeys]
-		for x := range sc[:l] {
-			sc[x] = float32(math.Inf(-1))
-		}
-		for x := h; x < BlockKeys; x++ {
-			sc[x] = float32(math.Inf(-1))
-		}
-		at(j)
-		s.k.Softmax(k)
-		if lo >= hi {
-			one(j, l, h)
-		} else if l < lo {
-			one(j, l, lo)
-		}
+		copy(sc, minusInf[:s.lo[j]])
+		copy(sc[s.hi[j]:], minusInf[:])
 	}
-	if lo < hi {
-		*k = tile
-		k.J0, k.J1 = lo, hi
-		s.k.PV[m](k)
-		for j := range m {
-			if h := s.hi[j]; h > hi {
+	s.k.Softmax(k)
+	// Keys ascend for each query: those before the common ones, the common ones, those after them.
+	pl := f.PartLen()
+	pass := func(j, n, j0, j1 int) {
+		if j0 < j1 {
+			k.M, k.J0, k.J1 = n, j0, j1
+			k.S, k.O = unsafe.Pointer(&s.s[j*BlockKeys]), unsafe.Pointer(&states[j*pl])
+			s.k.PV[n](k)
+			for ; n > 0; n-- { // the next pass goes on from here
 				states[j*pl+attn.StateAlpha] = 1
-				at(j)
-				one(j, hi, h)
+				j++
 			}
 		}
 	}
+	alike := func(j int) int { // queries from j on that see the same keys, in a tile that has kernels
+		n := 1
+		for j+n < m && s.lo[j+n] == s.lo[j] && s.hi[j+n] == s.hi[j] {
+			n++
+		}
+		return s.tileSize(n)
+	}
+	if lo >= hi {
+		for j := 0; j < m; {
+			n := alike(j)
+			pass(j, n, s.lo[j], s.hi[j])
+			j += n
+		}
+	} else {
+		for j := 0; j < m; {
+			n := alike(j)
+			pass(j, n, s.lo[j], lo)
+			j += n
+		}
+		pass(0, m, lo, hi)
+		for j := 0; j < m; {
+			n := alike(j)
+			pass(j, n, hi, s.hi[j])
+			j += n
+		}
+	}
+	k.S = unsafe.Pointer(&s.s[0])
 }
 
 // merge adds a part to acc, whose sum is already folded. A part that saw nothing changes no bit.
