@@ -69,6 +69,9 @@ func attn(wide bool) {
 	}
 	softmax(v)
 	capScores(v)
+	if !wide {
+		storeKeys(v)
+	}
 	for _, t := range kvElems {
 		for m := 1; m <= tiles; m++ {
 			scores(v, t, m)
@@ -443,6 +446,44 @@ func softmax(v vec) {
 	v.p("ADDQ R10, R9")
 	v.p("DECQ CX")
 	v.p("JNZ %s_exp", name)
+	v.ret()
+}
+
+// storeKeys: tiles of 8 keys by 8 elements of 16 bits, in rounds of pairs, of fours, of eights. Half vectors do: it is the stores
+// that count, one for each element of 8 keys.
+func storeKeys(v vec) {
+	name := "storeKeysAVX2"
+	v.fn(name, "is StoreKeys for keys of a multiple of 8 elements.")
+	v.c("SI R9 R10 keys 0.. 3.. 6.., R8 VStride, DI K, CX elements left")
+	v.arg("R13")
+	for _, f := range [][2]string{{"V", "SI"}, {"VStride", "R8"}, {"K", "DI"}, {"D", "CX"}} {
+		v.ld("R13", f[0], f[1])
+	}
+	v.p("LEAQ (R8)(R8*2), R9")
+	v.p("LEAQ (SI)(R9*2), R10")
+	v.p("ADDQ SI, R9")
+	v.lab(name + "_d")
+	for i, at := range []string{"(SI)", "(SI)(R8*1)", "(SI)(R8*2)", "(R9)", "(R9)(R8*1)", "(R9)(R8*2)", "(R10)", "(R10)(R8*1)"} {
+		v.p("VMOVDQU %s, X%d", at, i)
+	}
+	// Registers 0..7 and 8..15 take turns; a round puts lanes of i and i+4 in turn into 2i and 2i+1. Three rounds are the transpose.
+	from, to := 0, 8
+	for range 3 {
+		for i := range 4 {
+			v.p("VPUNPCKLWD X%d, X%d, X%d", from+i+4, from+i, to+2*i)
+			v.p("VPUNPCKHWD X%d, X%d, X%d", from+i+4, from+i, to+2*i+1)
+		}
+		from, to = to, from
+	}
+	for d := range 8 {
+		v.p("VMOVDQU X%d, %d(DI)", from+d, 128*d)
+	}
+	for _, r := range []string{"SI", "R9", "R10"} {
+		v.p("ADDQ $16, %s", r)
+	}
+	v.p("ADDQ $1024, DI")
+	v.p("SUBQ $8, CX")
+	v.p("JNZ %s_d", name)
 	v.ret()
 }
 

@@ -219,3 +219,19 @@ func Exp2(x float32) float32 {
 	}
 	return float32(math.Exp2(float64(x)))
 }
+
+// StoreKeys writes eight keys of d elements of 16 bits, stride elements apart from src on, to consecutive positions of a block
+// [d][64], the first at dst.
+func StoreKeys(w Width, dst, src []uint16, stride, d int) {
+	_, _ = dst[(d-1)*Keys+7], src[7*stride+d-1]
+	whole := 0
+	if w != Go && d >= 8 {
+		whole = d &^ 7
+		storeKeys(&Args{K: unsafe.Pointer(&dst[0]), V: unsafe.Pointer(&src[0]), VStride: 2 * stride, D: whole})
+	}
+	for i := range 8 {
+		for e := whole; e < d; e++ {
+			dst[e*Keys+i] = src[i*stride+e]
+		}
+	}
+}

@@ -7,3 +7,5 @@ const Built = true
 
 // built holds the kernels in assembly, filled by the generated files.
 var built [2][numTypes]Kernels
+
+func storeKeys(a *Args) { storeKeysAVX2(a) }

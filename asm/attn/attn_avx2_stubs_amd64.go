@@ -14,6 +14,11 @@ func softmaxAVX2(a *Args)
 //go:noescape
 func capAVX2(a *Args)
 
+// storeKeysAVX2 is StoreKeys for keys of a multiple of 8 elements.
+//
+//go:noescape
+func storeKeysAVX2(a *Args)
+
 // scoresF32x1AVX2 is Scores of 1 queries.
 //
 //go:noescape

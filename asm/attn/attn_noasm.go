@@ -6,3 +6,5 @@ package attn
 const Built = false
 
 var built [2][numTypes]Kernels
+
+func storeKeys(*Args) {}

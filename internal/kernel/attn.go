@@ -49,6 +49,7 @@ type KVFormat struct {
 	Type  quant.Type
 	D, Dv int
 
+	w      attn.Width
 	ew     elem.Width
 	direct *attn.Kernels // read blocks as they are, as far as there are such kernels, or decode them
 	f32    *attn.Kernels // read blocks decoded to float32
@@ -68,7 +69,7 @@ func (t *AttnTable) KV(typ quant.Type, d, dv int) (*KVFormat, error) {
 	if d < 1 || dv < 1 || d > 4096 || dv > 4096 {
 		return nil, fmt.Errorf("KV cache: head sizes %d and %d: 1 to 4096 are possible", d, dv)
 	}
-	f := &KVFormat{Type: typ, D: d, Dv: dv, ew: t.ew, dvp: (dv + 15) &^ 15, kn: (d + 31) / 32, vn: (dv + 31) / 32}
+	f := &KVFormat{Type: typ, D: d, Dv: dv, w: t.w, ew: t.ew, dvp: (dv + 15) &^ 15, kn: (d + 31) / 32, vn: (dv + 31) / 32}
 	f.f32, f.vw = attn.For(t.w, attn.F32), f.dvp
 	at := attn.F32
 	switch typ {
@@ -134,6 +135,7 @@ type AttnScratch struct {
 	acc    []float32 // [queries] merged parts; the sum is folded and in lane 0
 	kd, vd []float32 // a decoded block: [D padded to 32][64] and [64][vw]
 	ks, vs []float32 // the scales of a quantized block
+	h      []uint16  // keys to be stored
 	k      *attn.Kernels
 	noPf   bool           // prefetch what is read anyway
 	kb, vb unsafe.Pointer // the block that k reads

@@ -111,8 +111,13 @@ func BenchmarkKVStore(b *testing.B) {
 		for _, typ := range kvTypes {
 			f := kvFormat(b, tier, typ, d, d)
 			kb, vb := make([]byte, f.KBytes()), make([]byte, f.VBytes())
-			b.Run(fmt.Sprintf("isa=%v/type=%v", tier, typ), func(b *testing.B) {
+			b.Run(fmt.Sprintf("rows=1/isa=%v/type=%v", tier, typ), func(b *testing.B) {
 				shortOnCPU(b, 8*d, "GB/s", func(i int) { f.Store(kb, vb, i%BlockKeys, k, v) })
+			})
+			b.Run(fmt.Sprintf("rows=64/isa=%v/type=%v", tier, typ), func(b *testing.B) {
+				var sc AttnScratch
+				k, v := randRow(r, 64*d), randRow(r, 64*d)
+				onCPU(b, 64*8*d, "GB/s", func(int) { f.StoreRows(&sc, kb, vb, 0, 64, k, d, v, d) })
 			})
 		}
 	}

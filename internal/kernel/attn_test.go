@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -403,6 +404,41 @@ func TestKVStoreLoad(t *testing.T) {
 }
 
 // TestKVStoreNotFinite shows that infinities and NaN survive storing as something not finite and do not crash.
+// StoreRows writes what Store does, and nothing else.
+func TestKVStoreRows(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	var sc AttnScratch
+	for _, tier := range vectorTiers() {
+		for _, typ := range kvTypes {
+			for _, s := range [][2]int{{128, 128}, {80, 40}, {12, 20}, {8, 24}, {1, 3}} {
+				f := kvFormat(t, tier, typ, s[0], s[1])
+				for _, n := range [][2]int{{0, 64}, {3, 21}, {56, 8}, {63, 1}} {
+					ks, vs := s[0]+5, s[1]+3
+					k, v := testkit.Guarded[float32](t, 63*ks+s[0]), testkit.Guarded[float32](t, 63*vs+s[1])
+					k, v = k[(64-n[1])*ks:], v[(64-n[1])*vs:]
+					copy(k, randRow(r, len(k)))
+					copy(v, randRow(r, len(v)))
+					kb, vb := testkit.Guarded[byte](t, f.KBytes()), testkit.Guarded[byte](t, f.VBytes())
+					for i := range kb {
+						kb[i] = byte(i)
+					}
+					for i := range vb {
+						vb[i] = byte(i)
+					}
+					kw, vw := slices.Clone(kb), slices.Clone(vb)
+					for i := range n[1] {
+						f.Store(kw, vw, n[0]+i, k[i*ks:][:f.D], v[i*vs:][:f.Dv])
+					}
+					f.StoreRows(&sc, kb, vb, n[0], n[1], k, ks, v, vs)
+					if !bytes.Equal(kb, kw) || !bytes.Equal(vb, vw) {
+						t.Errorf("%v %v, head sizes %v, positions %v: other bytes than Store", tier, typ, s, n)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestKVStoreNotFinite(t *testing.T) {
 	for _, typ := range kvTypes {
 		f := kvFormat(t, isa.Go, typ, 32, 32)

@@ -3,7 +3,9 @@ package kernel
 import (
 	"encoding/binary"
 	"math"
+	"unsafe"
 
+	"ck/asm/attn"
 	"ck/asm/elem"
 	"ck/internal/quant"
 )
@@ -73,6 +75,38 @@ func (f *KVFormat) Store(kb, vb []byte, i int, k, v []float32) {
 			h := quantQ4(&q, v[32*b:min(f.Dv, 32*b+32)])
 			copy(vq[16*(f.vn*i+b):], q[:])
 			binary.LittleEndian.PutUint16(vb[2*(f.vn*i+b):], h)
+		}
+	}
+}
+
+// StoreRows writes n keys and values to positions i..i+n-1 of a block; that of position i+r begin at k[r*ks] and v[r*vs]. It has
+// the bits of Store.
+func (f *KVFormat) StoreRows(s *AttnScratch, kb, vb []byte, i, n int, k []float32, ks int, v []float32, vs int) {
+	const tile = 8
+	for n > 0 {
+		if f.size != 2 || n < tile {
+			f.Store(kb, vb, i, k[:f.D], v[:f.Dv])
+			i, n = i+1, n-1
+			if n > 0 {
+				k, v = k[ks:], v[vs:]
+			}
+			continue
+		}
+		if len(s.h) < tile*f.D {
+			s.h = make([]uint16, tile*f.D)
+		}
+		keys := unsafe.Slice((*uint16)(unsafe.Pointer(&kb[:f.kb][0])), f.kb/2)
+		values := unsafe.Slice((*uint16)(unsafe.Pointer(&vb[:f.vb][0])), f.vb/2)
+		for r := range tile {
+			f.round(s.h[r*f.D:][:f.D], k[r*ks:][:f.D])
+			row := values[(i+r)*f.dvp:][:f.dvp]
+			f.round(row[:f.Dv], v[r*vs:][:f.Dv])
+			clear(row[f.Dv:])
+		}
+		attn.StoreKeys(f.w, keys[i:], s.h, f.D, f.D)
+		i, n = i+tile, n-tile
+		if n > 0 {
+			k, v = k[tile*ks:], v[tile*vs:]
 		}
 	}
 }
