@@ -40,3 +40,14 @@ func TestQuantizeRows(t *testing.T) {
 		}
 	}
 }
+
+func TestActRows(t *testing.T) {
+	last := 0
+	for m := range 3000 {
+		n := ActRows(m)
+		if n < m || n > m+31 || n < last || m >= 64 && n/16%2 == 0 {
+			t.Fatalf("ActRows(%d) = %d", m, n)
+		}
+		last = n
+	}
+}

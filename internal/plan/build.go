@@ -510,7 +510,7 @@ func take(free *[]place, arena *int, n int) int {
 func (p *Plan) bufBytes(buf *Buffer) int {
 	rows := pickRows(buf.Picked, p.MaxRows, p.MaxPicks)
 	if buf.Act {
-		return (kernel.ActBytes(buf.Kind, rows, buf.Width) + 63) &^ 63
+		return (kernel.ActBytes(buf.Kind, kernel.ActRows(rows), buf.Width) + 63) &^ 63
 	}
 	return (4*rows*buf.Width + 63) &^ 63
 }

@@ -102,7 +102,7 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 	x.batch = b
 	for i := range x.Plan.Bufs {
 		if buf := &x.Plan.Bufs[i]; buf.Act {
-			x.acts[i] = kernel.MakeAct(buf.Kind, x.arena[buf.Offset:buf.Offset+buf.Bytes], x.rows(buf.Picked), buf.Width)
+			x.acts[i] = kernel.MakeAct(buf.Kind, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Picked)), buf.Width)
 		}
 	}
 	x.sizeParts()
@@ -167,7 +167,7 @@ func (x *Walker) do(it *plan.Item, wk *worker, w int) {
 	case plan.Rope:
 		x.rope(it, lo, hi)
 	case plan.Store:
-		x.store(it, lo, hi)
+		x.store(it, wk, lo, hi)
 	case plan.Attend:
 		x.attend(it, wk, lo, hi)
 	case plan.AttendChunks:
@@ -330,7 +330,7 @@ func (x *Walker) rope(it *plan.Item, lo, hi int) {
 	}
 }
 
-func (x *Walker) store(it *plan.Item, lo, hi int) {
+func (x *Walker) store(it *plan.Item, wk *worker, lo, hi int) {
 	l := x.cache.Layer(it.Cache)
 	k, kw := x.floats(it.In[0])
 	v, vw := x.floats(it.In[1])
@@ -338,12 +338,17 @@ func (x *Walker) store(it *plan.Item, lo, hi int) {
 	d, dv := kw/l.Heads, vw/l.Heads
 	kb, vb := l.Format.KBytes(), l.Format.VBytes()
 	for h := h0; h < h1; h++ {
-		for r := r0; r < r1; r++ {
+		for r := r0; r < r1; {
 			pos, seq := int(x.batch.Pos[r]), x.batch.Seq[r]
+			n := 1 // rows that follow each other in the page
+			for r+n < r1 && x.batch.Seq[r+n] == seq && int(x.batch.Pos[r+n]) == pos+n && pos%kv.Block+n < kv.Block {
+				n++
+			}
 			kp := x.cache.Keys(seq, it.Cache, h)[pos/kv.Block]
 			vp := x.cache.Values(seq, it.Cache, h)[pos/kv.Block]
-			l.Format.Store(unsafe.Slice((*byte)(kp), kb), unsafe.Slice((*byte)(vp), vb), pos%kv.Block,
-				k[r*kw+h*d:r*kw+(h+1)*d], v[r*vw+h*dv:r*vw+(h+1)*dv])
+			l.Format.StoreRows(wk.attn, unsafe.Slice((*byte)(kp), kb), unsafe.Slice((*byte)(vp), vb), pos%kv.Block, n,
+				k[r*kw+h*d:], kw, v[r*vw+h*dv:], vw)
+			r += n
 		}
 	}
 }
