@@ -8,8 +8,8 @@ import "fmt"
 //
 // One integer kernel serves 1 to 3 activation rows of one panel, a panel being two registers wide: with 2 integer and 2 float
 // accumulators per row, three rows fill the register file; where the integers need more, the floats lie in Acc. Weights of 4, 5 and
-// 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Many rows of
-// Q8_0 without VNNI have a kernel of their own, signed256.
+// 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Q8_0 without VNNI
+// has a kernel of its own, signed256.
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
 // R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf; on the
@@ -27,7 +27,11 @@ func dot256() {
 		consts256(e)
 		for _, b := range blocks256 {
 			for rows, kind := range []string{1: "Gemv", 2: "Small2", 3: "Small3"} {
-				if rows > 0 {
+				switch {
+				case rows == 0:
+				case !vnni && b.top == 255:
+					signed256(e, b, rows, true, tier+kind)
+				default:
 					newInt256(e, b, vnni, rows, true).emit(tier + kind)
 				}
 			}
@@ -41,7 +45,7 @@ func dot256() {
 			case vnni && b.name == "Q5_0":
 			case !vnni && b.top == 255:
 				for rows := 1; rows <= 6; rows++ {
-					signed256(e, g, rows)
+					signed256(e, b, rows, false, fmt.Sprint(tier, "Gemm", rows))
 				}
 			default:
 				for rows := 1; rows <= 3; rows++ {
@@ -246,7 +250,7 @@ func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 	for _, n := range []string{"c0f", "c10", "c30", "c0001"} {
 		k.c[n] = n + "<>(SB)"
 	}
-	k.inMem = !vnni && (rows == 3 && b.top == 255 || rows > 1 && (b.top == 31 || b.top == 63)) // they need more sums or temporaries
+	k.inMem = !vnni && (rows > 1 && b.top == 31 || b.top == 63) // they need more sums or temporaries
 	first := 4 * rows
 	if k.inMem {
 		first = 2 * rows
@@ -260,10 +264,8 @@ func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 		k.free = append(k.free, t15)
 	case b.top == 31:
 		extra = 2 * rows
-	case b.top == 63 && rows > 1:
+	case b.top == 63:
 		extra = 4
-	case b.top == 255:
-		extra = rows
 	}
 	k.extra, k.free = k.free[:extra], k.free[extra:]
 	return k
@@ -280,7 +282,7 @@ func (k *int256) take() int {
 func (k *int256) keep() {
 	var want []string
 	packed := k.b.top < 255 && k.b.bytes != k.b.unpackedBytes
-	if packed || k.b.top == 255 && !k.vnni {
+	if packed {
 		want = append(want, "c0f")
 	}
 	switch {
@@ -351,34 +353,13 @@ func (k *int256) each(f func(r, h int)) {
 
 // emit writes the kernel; its name is prefix and the layout.
 func (k *int256) emit(prefix string) {
-	e, b, loop := k.e, k.b, k.loop
-	name := prefix + b.name
-	k.name = name
-	rows := fmt.Sprintf("%d activation rows", k.rows)
-	if k.rows == 1 {
-		rows = "one activation row"
-	}
-	if loop {
-		e.fnFrame(name, fmt.Sprintf("multiplies %s with Panels panels of %s.", rows, b.name), 24)
-	} else {
-		form := "panel of " + b.name
-		if b.bytes == b.unpackedBytes {
-			form = "unpacked " + form
-		}
-		e.fnFrame(name, fmt.Sprintf("multiplies %s with one %s.", rows, form), 0)
-	}
+	e, b := k.e, k.b
+	k.name = prefix + b.name
+	k.begin()
 	k.keep()
 	e.arg("R13")
 	e.ld("R13", "W", "DI")
-	if loop {
-		for i, f := range []string{"W", "Y", "Panels"} {
-			e.ld("R13", f, "AX")
-			e.p("MOVQ AX, %d(SP)", 8*i)
-		}
-		e.lab(name + "_panel")
-		e.p("MOVQ 0(SP), DI")
-		k.ahead()
-	}
+	k.panels()
 	k.start()
 	e.ld("R13", "X", "SI")
 	k.stride("XStride")
@@ -390,7 +371,7 @@ func (k *int256) emit(prefix string) {
 	}
 	e.ld("R13", "Mp", "R10")
 	e.ld("R13", "Groups", "CX")
-	e.lab(name + "_group")
+	e.lab(k.name + "_group")
 	if b.k() {
 		k.superblock()
 	} else {
@@ -405,16 +386,51 @@ func (k *int256) emit(prefix string) {
 		e.p("ADDQ $64, SI")
 	}
 	e.p("DECQ CX")
-	e.p("JNZ %s_group", name)
+	e.p("JNZ %s_group", k.name)
 	k.finish()
-	if loop {
-		e.p("ADDQ $64, 8(SP)")
-		e.ld("R13", "WStep", "BX")
-		e.p("ADDQ BX, 0(SP)")
-		e.p("DECQ 16(SP)")
-		e.p("JNZ %s_panel", name)
+	k.end()
+}
+
+// begin writes the head of the kernel.
+func (k *int256) begin() {
+	rows := fmt.Sprintf("%d activation rows", k.rows)
+	if k.rows == 1 {
+		rows = "one activation row"
 	}
-	e.ret()
+	if k.loop {
+		k.e.fnFrame(k.name, fmt.Sprintf("multiplies %s with Panels panels of %s.", rows, k.b.name), 24)
+		return
+	}
+	form := "panel of " + k.b.name
+	if k.b.bytes == k.b.unpackedBytes {
+		form = "unpacked " + form
+	}
+	k.e.fnFrame(k.name, fmt.Sprintf("multiplies %s with one %s.", rows, form), 0)
+}
+
+// panels begins the loop over panels, if the kernel has one; end ends it and the kernel.
+func (k *int256) panels() {
+	if !k.loop {
+		return
+	}
+	for i, f := range []string{"W", "Y", "Panels"} {
+		k.e.ld("R13", f, "AX")
+		k.e.p("MOVQ AX, %d(SP)", 8*i)
+	}
+	k.e.lab(k.name + "_panel")
+	k.e.p("MOVQ 0(SP), DI")
+	k.ahead()
+}
+
+func (k *int256) end() {
+	if k.loop {
+		k.e.p("ADDQ $64, 8(SP)")
+		k.e.ld("R13", "WStep", "BX")
+		k.e.p("ADDQ BX, 0(SP)")
+		k.e.p("DECQ 16(SP)")
+		k.e.p("JNZ %s_panel", k.name)
+	}
+	k.e.ret()
 }
 
 // y points R12 to the outputs of row 0 and AX to their stride.
@@ -517,7 +533,7 @@ func (k *int256) dots(j int) {
 			ones(s, s)
 			e.p("VPADDD Y%d, Y%d, Y%d", high[2*r+h], s, s)
 		})
-	case k.rows > 1 && b.top == 63: // 2 * 2*63*127 < 2^15: two words can be added
+	case b.top == 63: // 2 * 2*63*127 < 2^15: two words can be added
 		v0, v1, t := k.extra[0], k.extra[1], k.extra[2:]
 		for i := 0; i < b.vecs; i += 2 {
 			b.vec(k, j, i, 0, w0, tmp)
@@ -541,48 +557,6 @@ func (k *int256) dots(j int) {
 						e.p("VPADDD Y%d, Y%d, Y%d", w, s, s)
 					}
 				}
-			}
-		}
-	case b.top == 63:
-		for i := 0; i < b.vecs; i += 2 {
-			for h := 0; h < 2; h++ {
-				b.vec(k, j, i, h, w0, tmp)
-				b.vec(k, j, i+1, h, w1, tmp)
-				for r := 0; r < k.rows; r++ {
-					x(r, i, tmp)
-					x(r, i+1, t15)
-					madd(tmp, w0, tmp)
-					madd(t15, w1, t15)
-					e.p("VPADDW Y%d, Y%d, Y%d", t15, tmp, tmp)
-					if s := k.sum(r, h); i == 0 {
-						ones(tmp, s)
-					} else {
-						ones(tmp, tmp)
-						e.p("VPADDD Y%d, Y%d, Y%d", tmp, s, s)
-					}
-				}
-			}
-		}
-	default: // unsigned 8 bits would saturate: low and high nibbles apart, each as 4-bit weights
-		high := k.extra
-		for h := 0; h < 2; h++ {
-			for i := 0; i < b.vecs; i++ {
-				k.pf("DI", 64*(8*j+i), h)
-				e.p("VMOVDQU %d(DI), Y%d", 64*(8*j+i)+32*h, w0)
-				e.p("VPSRLW $4, Y%d, Y%d", w0, w1)
-				e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], w0, w0)
-				e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], w1, w1)
-				for r := 0; r < k.rows; r++ {
-					x(r, i, tmp)
-					words(i == 0, tmp, w0, k.sum(r, h), t15)
-					words(i == 0, tmp, w1, high[r], tmp)
-				}
-			}
-			for r := 0; r < k.rows; r++ {
-				ones(k.sum(r, h), k.sum(r, h))
-				ones(high[r], tmp)
-				e.p("VPSLLD $4, Y%d, Y%d", tmp, tmp)
-				e.p("VPADDD Y%d, Y%d, Y%d", tmp, k.sum(r, h), k.sum(r, h))
 			}
 		}
 	}
@@ -776,54 +750,52 @@ func (k *int256) scaleAll() {
 	}
 }
 
-// signed256 writes the kernel of many rows of 8-bit weights without VNNI: |w| times x with the sign of w, whose pairs fit into a word
-// (2*128*127 < 2^15). That is 4 instructions per vector and row, as with nibbles apart, but next to nothing is left to do for a block,
-// and one sum per row lets six rows share the weights, half a panel at a time. Float accumulators lie in Acc.
-func signed256(e *gen, b *block256, rows int) {
-	name := fmt.Sprint("avx2Gemm", rows, b.name)
-	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with one panel of %s.", rows, b.name), 0)
+// signed256 writes the kernel of 8-bit weights without VNNI: |w| times x with the sign of w, whose pairs fit into a word
+// (2*128*127 < 2^15). That is 4 instructions per vector and row, as with low and high nibbles apart, but there is less to do for a
+// vector and for a block, and one sum per row lets six rows share the weights, half a panel at a time. Float accumulators lie in Acc.
+func signed256(e *gen, b *block256, rows int, loop bool, prefix string) {
+	k := &int256{e: e, b: b, rows: rows, loop: loop, inMem: true, name: prefix + b.name}
 	const w, abs, temps, c80, ones = 6, 7, 8, 14, 15
 	outputs := func(f func(y, acc string)) {
-		e.ld("R13", "Y", "R12")
-		e.ld("R13", "YStride", "AX")
-		e.p("LEAQ (R12)(AX*2), R11")
-		e.p("ADDQ AX, R11")
-		for r := 0; r < rows; r++ {
-			for h := 0; h < 2; h++ {
-				f(row256("R12", r, 32*h), fmt.Sprintf("%d(R8)", 64*r+32*h))
-			}
+		k.y()
+		if rows > 3 {
+			e.p("LEAQ (R12)(AX*2), R11")
+			e.p("ADDQ AX, R11")
 		}
+		k.each(func(r, h int) { f(row256("R12", r, 32*h), k.accAt(r, h)) })
 	}
+	k.begin()
 	e.p("VMOVDQU c80<>(SB), Y%d", c80)
 	e.p("VMOVDQU c0001<>(SB), Y%d", ones)
 	e.arg("R13")
 	e.ld("R13", "W", "DI")
+	k.panels()
 	e.ld("R13", "Acc", "R8")
-	e.ld("R13", "Cont", "CX")
 	e.p("VPXOR Y0, Y0, Y0")
-	outputs(func(_, acc string) { e.p("VMOVUPS Y0, %s", acc) })
-	e.p("TESTQ CX, CX")
-	e.p("JEQ %s_zero", name)
+	k.each(func(r, h int) { e.p("VMOVUPS Y0, %s", k.accAt(r, h)) })
+	e.ld("R13", "Cont", "AX")
+	e.p("TESTQ AX, AX")
+	e.p("JEQ %s_zero", k.name)
 	outputs(func(y, acc string) {
 		e.p("VMOVUPS %s, Y0", y)
 		e.p("VMOVUPS Y0, %s", acc)
 	})
-	e.lab(name + "_zero")
+	e.lab(k.name + "_zero")
 	e.ld("R13", "X", "SI")
-	e.ld("R13", "XStride", "AX")
-	e.p("LEAQ (SI)(AX*2), R11")
-	e.p("ADDQ AX, R11")
+	k.stride("XStride")
+	if rows > 3 {
+		e.p("LEAQ (SI)(AX*2), R11")
+		e.p("ADDQ AX, R11")
+	}
 	e.ld("R13", "D", "DX")
 	e.ld("R13", "Mp", "R10")
 	e.ld("R13", "Groups", "CX")
-	e.lab(name + "_group")
+	e.lab(k.name + "_group")
 	for j := 0; j < b.subs; j++ {
 		for h := 0; h < 2; h++ {
 			for i := 0; i < b.vecs; i++ {
 				off := 64 * (b.vecs*j + i)
-				if h == 0 {
-					e.p("PREFETCHT0 %d(DI)", 16384+off)
-				}
+				k.pf("DI", off, h)
 				e.p("VPXOR %d(DI), Y%d, Y%d", off+32*h, c80, w)
 				e.p("VPABSB Y%d, Y%d", w, abs)
 				for r := 0; r < rows; r++ {
@@ -841,27 +813,29 @@ func signed256(e *gen, b *block256, rows int) {
 			}
 			e.p("VCVTPH2PS %d(DI), Y%d", b.d+32*j+16*h, w)
 			for r := 0; r < rows; r++ {
-				t, acc := temps+r, fmt.Sprintf("%d(R8)", 64*r+32*h)
+				t := temps + r
 				e.p("VBROADCASTSS %d(DX), Y%d", 4*r, t)
 				e.p("VMULPS Y%d, Y%d, Y%d", t, w, t)
 				e.p("VCVTDQ2PS Y%d, Y%d", r, r)
-				e.p("VFMADD213PS %s, Y%d, Y%d", acc, t, r)
-				e.p("VMOVUPS Y%d, %s", r, acc)
+				e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), t, r)
+				e.p("VMOVUPS Y%d, %s", r, k.accAt(r, h))
 			}
 		}
 		e.p("ADDQ R10, DX")
 	}
-	e.p("PREFETCHT0 %d(DI)", 16384+b.d)
+	k.pf("DI", b.d, 0)
 	e.p("ADDQ $%d, DI", b.bytes)
 	e.p("ADDQ $64, SI")
-	e.p("ADDQ $64, R11")
+	if rows > 3 {
+		e.p("ADDQ $64, R11")
+	}
 	e.p("DECQ CX")
-	e.p("JNZ %s_group", name)
+	e.p("JNZ %s_group", k.name)
 	outputs(func(y, acc string) {
 		e.p("VMOVUPS %s, Y0", acc)
 		e.p("VMOVUPS Y0, %s", y)
 	})
-	e.ret()
+	k.end()
 }
 
 // unpack256 writes the kernel that expands groups to one byte per weight.

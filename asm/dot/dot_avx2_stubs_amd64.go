@@ -19,7 +19,7 @@ func avx2Small2Q8_0(a *Args)
 //go:noescape
 func avx2Small3Q8_0(a *Args)
 
-// avx2Gemm1Q8_0 multiplies 1 activation rows with one panel of Q8_0.
+// avx2Gemm1Q8_0 multiplies one activation row with one panel of Q8_0.
 //
 //go:noescape
 func avx2Gemm1Q8_0(a *Args)
