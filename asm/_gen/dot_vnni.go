@@ -746,8 +746,7 @@ func gemmQ8(e *gen, rows int, m bool) {
 			e.p("VCVTPH2PS %d(DI)(R11*1), Z25", 1088+32*b)
 		}
 		for r := 0; r < rows; r++ {
-			// One load for both panels, here and of the offsets: with embedded broadcasts the tile, its data in the first-level
-			// cache, had 65 to 75 % of the peak, with four loads fewer per row and group 78.
+			// One load for both panels, here and of the offsets, instead of embedded broadcasts: four loads fewer per row and group.
 			e.p("VBROADCASTSS %d(DX), Z%d", 4*r, 26+r%2)
 			e.p("VMULPS Z%d, Z28, Z30", 26+r%2)
 			e.p("VMULPS Z%d, Z29, Z31", 26+r%2)
