@@ -14,18 +14,19 @@ type Survey struct {
 	Disallowed                 []int // online, but outside the cpuset of this process
 	DisallowedNodes            []int // nodes with memory outside cpuset.mems
 
-	Packages []Package // by the ID that the kernel gives, which may be sparse
-	Dies     int       // over online CPUs; 0: the kernel does not report dies
-	Clusters int
-	Books    int // of mainframes, above packages
-	Drawers  int
-	Cores    int     // with at least one online CPU
-	SMT      int     // most online threads of a core
-	Kinds    []Kind  // of cores, fastest first; nil: all alike
-	Caches   []Shape // every cache, instances with one shape together: level, type (data, instruction, unified), bytes, sharers
-	Memory   []NodeMemory
-	Distance [][]int // between the nodes of Machine.Nodes in that order; nil if not told
-	SubNUMA  string  // "SNC-4", "NPS4", "CoD": nodes with CPUs within a package; "" for one or none
+	Packages  []Package // by the ID that the kernel gives, which may be sparse; nil if nothing tells packages
+	Dies      int       // over online CPUs; 0: the kernel does not report dies
+	Clusters  int
+	Books     int // of mainframes, above packages
+	Drawers   int
+	Cores     int        // with at least one online CPU; 0: not told
+	SMT       int        // most online threads of a core; 0: not told
+	Kinds     []Kind     // of cores, fastest first; nil: all alike
+	Caches    []Shape    // every cache, instances with one shape together; by level, type, size, sharers
+	CacheSets []CacheSet // every cache by itself, for who shares what; by level, type and first CPU
+	Memory    []NodeMemory
+	Distance  [][]int // between the nodes of Machine.Nodes in that order; nil if not told
+	SubNUMA   string  // "SNC-4", "NPS4", "CoD": nodes with CPUs within a package; "" for one or none
 
 	HugePages []HugePool
 	Settings  Settings
@@ -53,6 +54,14 @@ type Kind struct {
 	Name     string // "P-core", "E-core", or "capacity 1024"
 	CPUs     []int
 	Capacity int // relative speed as the kernel sees it, 1024 for the fastest; 0 if not told
+}
+
+// A CacheSet is one cache.
+type CacheSet struct {
+	Level int
+	Type  string
+	Bytes int64
+	CPUs  []int // online CPUs that share it
 }
 
 // A Shape is all caches of one level, type, size and number of online sharers.
@@ -135,9 +144,10 @@ type Settings struct {
 
 // ISA is what instruction sets the CPU has and what the system permits.
 type ISA struct {
-	Source   string   // "this CPU", "a CPUID dump", "/proc/cpuinfo"
+	Source   string   // "this CPU", "CPUID dump cpuid/x.txt", "/proc/cpuinfo"; "" if nothing tells
+	Vendor   string   // "GenuineIntel", "AuthenticAMD"; "" if not told
 	Features []string // as internal/isa names them
-	Tiers    []string // of our kernels that would run, lowest first
+	Tiers    []string // of our kernels that would run, lowest first; the last is the one that ck chooses
 	AMX      string   // "", or why AMX is there and may not be used, or that it may
 }
 
@@ -146,48 +156,86 @@ type Accelerator struct {
 	Name, Type, State                            string // "dsa0"; "dsa" or "iax"; "enabled"
 	Version                                      string
 	Node                                         int // -1 unknown
-	MaxGroups, MaxQueues, MaxEngines, QueueSizes int
+	MaxGroups, MaxQueues, MaxEngines, QueueSizes int // QueueSizes: entries to share between the queues
 	MaxTransfer                                  int64
 	MaxBatch                                     int // 0: no batches
+	ReadBuffers, ReadBufferLimit                 int
 	PASID, Configurable                          bool
-	OpCap, Errors                                string
-	Clients                                      int
+	OpCap, GenCap, Errors, CmdStatus             string
+	Clients, Major                               int // Major: of the character devices; -1 unknown
 	Queues                                       []Queue
 	Engines                                      int // engines that are in a group
+	Groups                                       []Group
 }
 
 // A Queue is a work queue of an Accelerator.
 type Queue struct {
 	Name, State, Mode, Type, Label, Driver  string
-	Group, Size, Threshold, Priority, Minor int
-	BlockOnFault                            bool
+	Group, Size, Threshold, Priority, Minor int // Group, Minor -1: none
+	BlockOnFault, ATSDisable                bool
 	MaxTransfer                             int64
 	MaxBatch, Clients                       int
+	EnqcmdsRetries                          int
+	Occupancy                               int    // entries in use; -1: the device does not count them
+	OpConfig                                string // map of the opcodes that it accepts
 	Device                                  string // "/dev/dsa/wq0.0"; "" where there is none
 	Usable                                  bool   // this process may submit to it
 	Why                                     string // why not, and the command that would let it
 }
 
+// A Group is a group of an Accelerator: its engines serve its queues. Names of fields are those of its attributes; -1 is not told.
+type Group struct {
+	Name                                    string
+	Engines, Queues                         []string
+	TrafficClassA, TrafficClassB            int
+	UseReadBufferLimit                      bool
+	ReadBuffersAllowed, ReadBuffersReserved int
+	DescProgressLimit, BatchProgressLimit   int
+}
+
 // CXL is the memory devices and regions of the CXL bus, and the DAX devices that stand on them or on persistent memory.
 type CXL struct {
 	Memories []CXLMemory
+	Ports    []CXLPort
+	Decoders []CXLDecoder
 	Regions  []CXLRegion
 	DAX      []DAX
 }
 
 // A CXLMemory is a type-3 device.
 type CXLMemory struct {
-	Name, Firmware      string
-	RAMBytes, PMEMBytes int64
-	Node                int
+	Name, Firmware, Serial string
+	RAMBytes, PMEMBytes    int64
+	Node                   int   // -1: unknown
+	LabelBytes, PayloadMax int64 // of label storage; of a mailbox command
+}
+
+// A CXLPort is a root, a switch port or an endpoint.
+type CXLPort struct {
+	Name, Type string // "root0"; its devtype, "" if not told
+	Parent     string // the port above it; "" for roots
+}
+
+// A CXLDecoder is an address decoder of a port: it says to which targets an address range goes.
+type CXLDecoder struct {
+	Name, Type        string // devtype: "cxl_decoder_root", "cxl_decoder_endpoint"…
+	Start, Bytes      int64
+	Locked            bool
+	TargetType        string // "expander", "accelerator"
+	Targets           []int
+	Ways, Granularity int
+	Capabilities      []string // of a root: "ram", "pmem", "type2", "type3"
+	Mode              string   // of an endpoint: "ram", "pmem", "mixed", "none"
+	DPAStart, DPASize int64    // of an endpoint: addresses within the device; -1: not told
+	Region            string   // of an endpoint
 }
 
 // A CXLRegion is an address range of one or several devices.
 type CXLRegion struct {
-	Name              string
-	Bytes, Resource   int64
+	Name, UUID        string
+	Bytes, Resource   int64 // Resource: its first address
 	Ways, Granularity int
-	Mode              string // "ram", "pmem"
+	Mode              string // "ram", "pmem"; "" where the kernel does not tell
 	Committed         bool
 	Targets           []string // decoders
 	DAX               string   // its dax device
@@ -198,40 +246,62 @@ type CXLRegion struct {
 type DAX struct {
 	Name             string
 	Bytes, Align     int64
-	TargetNode, Node int
-	Driver           string // "kmem": system RAM; "device_dax": mapped by programs
+	Resource         int64  // first address; -1: not told
+	TargetNode, Node int    // -1: none
+	Driver           string // "kmem": system RAM; "device_dax": mapped by programs; "": none bound, or not told
 }
 
 // An RDMA is one port of an InfiniBand or RoCE device.
 type RDMA struct {
-	Device, Firmware, Type string
-	Port                   int
-	State, Physical        string // "ACTIVE", "LinkUp"
-	Link                   string // "InfiniBand", "Ethernet"
-	RateGbps               float64
-	Node                   int
+	Device, Firmware, Type string // Type: hca_type
+	NodeType               string // "CA"
+	Hardware, Board        string // hw_rev, board_id
+	PCIVendor, PCIDevice   string // "0x15b3"
+	Verbs                  string // "uverbs0": what programs open
+	Node                   int    // -1: unknown
+	LocalCPUs              []int
 	NetDevices             []string
+
+	Port            int
+	State, Physical string // "ACTIVE", "LinkUp"
+	Link            string // "InfiniBand", "Ethernet"
+	Rate            string // "400 Gb/sec (4X NDR)"
+	RateGbps        float64
+	LID, SMLID      string
+	LIDMask, SMSL   int
+	Capabilities    string           // cap_mask
+	GIDTypes        []string         // "IB/RoCE v1", "RoCE v2", each once
+	Counters        map[string]int64 // of counters/; data counters are in units of four bytes
 }
 
 // A PowerZone is a RAPL zone.
 type PowerZone struct {
 	Zone, Name    string // "intel-rapl:0:0", "dram"
-	Energy, Range int64  // uJ; Energy -1: may not be read
+	Enabled       bool
+	Energy, Range int64 // uJ; Energy -1: may not be read
 	Limits        []PowerLimit
 }
 
-// A PowerLimit is a constraint of a zone.
+// A PowerLimit is a constraint of a zone. 0: not told.
 type PowerLimit struct {
-	Name            string
+	Name            string // "long_term"
 	Watts, MaxWatts float64
-	Seconds         float64
+	Seconds         float64 // of the window over which power is averaged
 }
 
 // A ThermalZone is a temperature.
 type ThermalZone struct {
-	Zone, Type string
-	Celsius    float64
-	Readable   bool
+	Zone, Type   string // "thermal_zone0", "x86_pkg_temp"; for AMD's CPUs "hwmon2", "k10temp"
+	Mode, Policy string
+	Celsius      float64
+	Readable     bool
+	Trips        []Trip
+}
+
+// A Trip is a temperature at which something happens.
+type Trip struct {
+	Type    string // "critical", "passive"
+	Celsius float64
 }
 
 // Resctrl is what the mounted resctrl file system monitors.
@@ -240,7 +310,7 @@ type Resctrl struct {
 	Domains  []ResctrlDomain
 }
 
-// A ResctrlDomain is the counters of one L3, or of one SNC node of it. -1: unavailable.
+// A ResctrlDomain is the counters of one L3, or of one SNC node of it, in bytes. -1: unavailable.
 type ResctrlDomain struct {
 	L3, Node                int // Node -1: all of the L3
 	Total, Local, Occupancy int64
