@@ -151,8 +151,8 @@ func aligned(n int) []float32 {
 	return s[skip : skip+n : skip+n]
 }
 
-// fit makes room for n queries of format f.
-func (s *AttnScratch) fit(f *KVFormat, n int) {
+// fit makes room for n queries of format f, of which `shared` share a head.
+func (s *AttnScratch) fit(f *KVFormat, n, shared int) {
 	grow := func(x *[]float32, n int) {
 		if len(*x) < n {
 			*x = aligned(n)
@@ -166,7 +166,7 @@ func (s *AttnScratch) fit(f *KVFormat, n int) {
 		grow(&s.ks, BlockKeys*f.kn)
 		grow(&s.vs, BlockKeys*f.vn)
 	}
-	if f.decodes(n) {
+	if f.decodes(shared) {
 		grow(&s.kd, BlockKeys*32*f.kn)
 		grow(&s.vd, BlockKeys*f.vw)
 	}
@@ -177,28 +177,51 @@ func (f *KVFormat) decodes(n int) bool {
 	return f.direct.Scores[1] == nil || f.Type == quant.Q8_0 && n >= decodeQueries
 }
 
-// Attend computes the outputs of all rows.
-func (f *KVFormat) Attend(s *AttnScratch, a *Attend) {
-	f.check(a)
-	pl, nq := f.PartLen(), a.Rows*a.G
-	for q0 := 0; q0 < nq; q0 += groupQueries {
-		n := min(nq-q0, groupQueries)
-		s.fit(f, n)
-		f.scaleQueries(s, a, q0, n)
-		acc := s.acc[:n*pl]
-		for i := range n {
-			initState(acc[i*pl:][:pl])
-		}
-		lo, hi := a.visible(q0, n)
-		for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
-			f.chunk(s, a, c, q0, n, s.parts)
-			for i := range n {
-				f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])
+// Attend computes the outputs of all rows of one head.
+func (f *KVFormat) Attend(s *AttnScratch, a *Attend) { f.AttendHeads(s, unsafe.Slice(a, 1)) }
+
+// AttendHeads computes the outputs of all rows of several heads, which differ in Q, K, V, Sinks and O alone. A page of the cache holds
+// a block of every head, and few queries are bound by reading it: so they go block by block through all heads, and read runs as long as
+// the heads of a page. Many queries go head by head. The bits are those of Attend.
+func (f *KVFormat) AttendHeads(s *AttnScratch, heads []Attend) {
+	if len(heads) == 0 {
+		return
+	}
+	a := &heads[0]
+	nq := a.Rows * a.G
+	if nq*len(heads) > groupQueries {
+		for h := range heads {
+			for q0 := 0; q0 < nq; q0 += groupQueries {
+				f.attend(s, heads[h:h+1], q0, min(nq-q0, groupQueries))
 			}
 		}
-		for i := range n {
-			f.finish(a, q0+i, acc[i*pl:][:pl])
+		return
+	}
+	f.attend(s, heads, 0, nq)
+}
+
+// attend computes queries [q0, q0+n) of each head, groupQueries at most in all.
+func (f *KVFormat) attend(s *AttnScratch, heads []Attend, q0, n int) {
+	pl := f.PartLen()
+	s.fit(f, len(heads)*n, n)
+	for h := range heads {
+		f.check(&heads[h])
+		f.scaleQueries(s.q[h*n*f.D:], &heads[h], q0, n)
+	}
+	all := len(heads) * n
+	acc := s.acc[:all*pl]
+	for i := range all {
+		initState(acc[i*pl:][:pl])
+	}
+	lo, hi := heads[0].visible(q0, n)
+	for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
+		f.chunk(s, heads, c, q0, n, s.parts)
+		for i := range all {
+			f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])
 		}
+	}
+	for i := range all {
+		f.finish(&heads[i/n], q0+i%n, acc[i*pl:][:pl])
 	}
 }
 
@@ -210,9 +233,9 @@ func (f *KVFormat) AttendChunk(s *AttnScratch, a *Attend, chunk int, part []floa
 	part = part[:nq*pl]
 	for q0 := 0; q0 < nq; q0 += groupQueries {
 		n := min(nq-q0, groupQueries)
-		s.fit(f, n)
-		f.scaleQueries(s, a, q0, n)
-		f.chunk(s, a, chunk, q0, n, part[q0*pl:])
+		s.fit(f, n, n)
+		f.scaleQueries(s.q, a, q0, n)
+		f.chunk(s, unsafe.Slice(a, 1), chunk, q0, n, part[q0*pl:])
 	}
 }
 
@@ -272,20 +295,20 @@ func (a *Attend) common(q0, n int) (lo, hi int) {
 	return lo, hi
 }
 
-// scaleQueries fills s.q with queries [q0, q0+n), multiplied so that scores become base-2 logarithms (with a cap: plain scores).
-func (f *KVFormat) scaleQueries(s *AttnScratch, a *Attend, q0, n int) {
+// scaleQueries fills dst with queries [q0, q0+n), multiplied so that scores become base-2 logarithms (with a cap: plain scores).
+func (f *KVFormat) scaleQueries(dst []float32, a *Attend, q0, n int) {
 	scale := a.Scale
 	if a.Softcap == 0 {
 		scale = float32(float64(scale) * math.Log2E)
 	}
 	for i := range n {
 		r, g := (q0+i)/a.G, (q0+i)%a.G
-		elem.Scale(f.ew, s.q[i*f.D:][:f.D], a.Q[r*a.QStride+g*f.D:][:f.D], scale)
+		elem.Scale(f.ew, dst[i*f.D:][:f.D], a.Q[r*a.QStride+g*f.D:][:f.D], scale)
 	}
 }
 
-// open prepares block b for n queries: it decodes it, or its scales, where the kernels need that.
-func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
+// open prepares block b for n queries: it decodes it, or its scales, where the kernels need that. The keys at next are read after it.
+func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int, next unsafe.Pointer) {
 	if a.K[b] == nil || a.V[b] == nil {
 		panic(fmt.Sprintf("kernel: Attend: block %d is visible and nil", b))
 	}
@@ -314,7 +337,7 @@ func (f *KVFormat) open(s *AttnScratch, a *Attend, b, n int) {
 			KS: unsafe.Pointer(&s.ks[0]), VS: unsafe.Pointer(&s.vs[0])}
 		f.direct.DecodeK(k)
 		f.scaleValues(s, a.V[b])
-		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), s.fetch(a.after(b), s.vb)
+		k.O, k.Pf = unsafe.Pointer(&s.vd[0]), s.fetch(next, s.vb)
 		f.direct.DecodeV(k)
 	}
 	s.k, s.kb, s.vb, s.stride = f.f32, unsafe.Pointer(&s.kd[0]), unsafe.Pointer(&s.vd[0]), f.vw*4
@@ -337,12 +360,16 @@ func (f *KVFormat) scaleValues(s *AttnScratch, v unsafe.Pointer) {
 	}
 }
 
-// after is the block of keys that follows block b, or that one where there is none: what to prefetch.
-func (a *Attend) after(b int) unsafe.Pointer {
-	if b+1 < len(a.K) && a.K[b+1] != nil {
-		return a.K[b+1]
+// after is the keys that are read after those of block b of head h: what to prefetch.
+func after(heads []Attend, h, b int) unsafe.Pointer {
+	k := heads[h].K
+	switch {
+	case h+1 < len(heads):
+		return heads[h+1].K[b]
+	case b+1 < len(k) && k[b+1] != nil:
+		return heads[0].K[b+1]
 	}
-	return a.K[b]
+	return k[b]
 }
 
 // tileSize is the largest tile of at most n queries that has kernels.
@@ -360,58 +387,67 @@ func initState(st []float32) {
 	st[attn.StateMax] = -math.MaxFloat32 // not -Inf, whose difference with itself is NaN
 }
 
-// chunk computes the parts of queries [q0, q0+n) over one chunk. Tiles of queries follow each other block by block, so that a block
-// is in the first-level cache for all but the first of them.
-func (f *KVFormat) chunk(s *AttnScratch, a *Attend, chunk, q0, n int, parts []float32) {
+// chunk computes the parts of queries [q0, q0+n) of each head over one chunk.
+func (f *KVFormat) chunk(s *AttnScratch, heads []Attend, chunk, q0, n int, parts []float32) {
 	pl := f.PartLen()
-	parts = parts[:n*pl]
-	for i := range n {
+	parts = parts[:len(heads)*n*pl]
+	for i := range len(heads) * n {
 		initState(parts[i*pl:][:pl])
 	}
+	a := &heads[0]
 	lo, hi := a.visible(q0, n)
 	lo, hi = max(lo, chunk*ChunkKeys), min(hi, (chunk+1)*ChunkKeys)
 	from, to := a.common(q0, n)
-	k := &s.args
 	for b := lo / BlockKeys; b*BlockKeys < hi; b++ {
 		whole := from <= b*BlockKeys && (b+1)*BlockKeys <= to
 		if !whole && !a.sees(b, q0, n) {
 			continue
 		}
-		f.open(s, a, b, n)
-		*k = attn.Args{
-			K: s.kb, V: s.vb, QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]), OStride: 4 * pl,
-			D: f.D, NV: f.dvp / 16, VStride: s.stride, VSStride: 4 * f.vn,
-		}
-		if f.quantized() {
-			k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
-		}
-		if a.Softcap != 0 {
-			k.CapIn, k.CapOut = float32(-2*math.Log2E/float64(a.Softcap)), float32(float64(a.Softcap)*math.Log2E)
-		}
-		// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
-		// Fetching further ahead loses: with 2 to 8 KiB of the next keys during Softmax one row fell from 71..88 % of the read roof to
-		// 66..77 (2 KiB) and 46..68 (8 KiB), one noisy run each, AVX-512, F16. Why was not looked into.
-		fetchV, fetchK := s.fetch(a.V[b], s.kb), s.vb
-		for i := 0; i < n; {
-			m := s.tileSize(n - i)
-			if i+m == n {
-				fetchK = s.fetch(a.after(b), s.vb)
-			}
-			k.Q, k.O, k.M = unsafe.Pointer(&s.q[i*f.D]), unsafe.Pointer(&parts[i*pl]), m
-			k.J0, k.J1 = 0, BlockKeys
-			if whole {
-				f.scores(s, a, b, fetchV, fetchK)
-				s.k.Softmax(k)
-				s.k.PV[m](k)
-			} else {
-				f.edge(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
-			}
-			fetchV = s.kb
-			i += m
+		for h := range heads {
+			f.block(s, &heads[h], b, q0, n, s.q[h*n*f.D:], parts[h*n*pl:][:n*pl], whole, after(heads, h, b))
 		}
 	}
-	for i := range n { // the last factor depends on how keys were cut; parts do not
+	for i := range len(heads) * n { // the last factor depends on how keys were cut; parts do not
 		parts[i*pl+attn.StateAlpha] = 0
+	}
+}
+
+// block adds block b to the parts of queries [q0, q0+n), scaled at q. Tiles of queries follow each other, so that the block is in the
+// first-level cache for all but the first of them. The keys at next are read after it.
+func (f *KVFormat) block(s *AttnScratch, a *Attend, b, q0, n int, q, parts []float32, whole bool, next unsafe.Pointer) {
+	pl := f.PartLen()
+	f.open(s, a, b, n, next)
+	k := &s.args
+	*k = attn.Args{
+		K: s.kb, V: s.vb, QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]), OStride: 4 * pl,
+		D: f.D, NV: f.dvp / 16, VStride: s.stride, VSStride: 4 * f.vn,
+	}
+	if f.quantized() {
+		k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
+	}
+	if a.Softcap != 0 {
+		k.CapIn, k.CapOut = float32(-2*math.Log2E/float64(a.Softcap)), float32(float64(a.Softcap)*math.Log2E)
+	}
+	// The first tile fetches the values while it reads the keys, the last one the next keys while it reads the values.
+	// Fetching further ahead loses: with 2 to 8 KiB of the next keys during Softmax one row fell from 71..88 % of the read roof to
+	// 66..77 (2 KiB) and 46..68 (8 KiB), one noisy run each, AVX-512, F16. Why was not looked into.
+	fetchV, fetchK := s.fetch(a.V[b], s.kb), s.vb
+	for i := 0; i < n; {
+		m := s.tileSize(n - i)
+		if i+m == n {
+			fetchK = s.fetch(next, s.vb)
+		}
+		k.Q, k.O, k.M = unsafe.Pointer(&q[i*f.D]), unsafe.Pointer(&parts[i*pl]), m
+		k.J0, k.J1 = 0, BlockKeys
+		if whole {
+			f.scores(s, a, b, fetchV, fetchK)
+			s.k.Softmax(k)
+			s.k.PV[m](k)
+		} else {
+			f.edge(s, a, b, q0, i, m, parts[i*pl:], fetchV, fetchK)
+		}
+		fetchV = s.kb
+		i += m
 	}
 }
 

@@ -213,9 +213,14 @@ func TestAttendAgainstFloat64(t *testing.T) {
 
 // guardedScratch is a scratch for n queries whose arrays are as long as they must be and end at inaccessible pages.
 func guardedScratch(t *testing.T, f *KVFormat, n int) *AttnScratch {
-	var want, s AttnScratch
 	n = min(n, groupQueries)
-	want.fit(f, n)
+	return guardedScratchOf(t, f, n, n)
+}
+
+// guardedScratchOf is one for n queries, of which `shared` share a head.
+func guardedScratchOf(t *testing.T, f *KVFormat, n, shared int) *AttnScratch {
+	var want, s AttnScratch
+	want.fit(f, n, shared)
 	for _, p := range [][2]*[]float32{{&s.q, &want.q}, {&s.s, &want.s}, {&s.parts, &want.parts}, {&s.acc, &want.acc}, {&s.kd, &want.kd},
 		{&s.vd, &want.vd}, {&s.ks, &want.ks}, {&s.vs, &want.vs}} {
 		*p[0] = testkit.Guarded[float32](t, len(*p[1]))
@@ -476,6 +481,42 @@ func TestAttendAllocatesNothing(t *testing.T) {
 		var sc AttnScratch
 		if n := testing.AllocsPerRun(2, func() { f.Attend(&sc, &c.Attend) }); n != 0 {
 			t.Errorf("%v: %v allocations", tier, n)
+		}
+	}
+}
+
+// TestAttendHeads: heads that are done together have the bits of each alone, and read nothing else.
+func TestAttendHeads(t *testing.T) {
+	for _, tier := range vectorTiers() {
+		for _, typ := range kvTypes {
+			for i, s := range attnShapes {
+				f := kvFormat(t, tier, typ, s.d, s.dv)
+				r := rand.New(rand.NewPCG(8, uint64(i)))
+				var heads []Attend
+				var want [][]uint32
+				for range 3 {
+					c := newCase(t, f, r, s.n, s.rows, s.g, false)
+					c.causal(s.n, s.window)
+					if i%4 == 2 {
+						c.Sinks = randRow(r, s.g)
+					}
+					before := slices.Clone(c.O)
+					f.Attend(new(AttnScratch), &c.Attend)
+					want = append(want, bitsOf(c.O))
+					copy(c.O, before)
+					heads = append(heads, c.Attend)
+				}
+				sc := new(AttnScratch)
+				if n := s.rows * s.g; 3*n <= groupQueries {
+					sc = guardedScratchOf(t, f, 3*n, n)
+				}
+				f.AttendHeads(sc, heads)
+				for h := range heads {
+					if !slices.Equal(bitsOf(heads[h].O), want[h]) {
+						t.Errorf("%v/%v/%v: head %d of 3 has other bits than alone", tier, typ, s, h)
+					}
+				}
+			}
 		}
 	}
 }

@@ -56,7 +56,7 @@ type worker struct {
 	scratch *kernel.Scratch
 	attn    *kernel.AttnScratch
 	mm      kernel.Matmul
-	at      kernel.Attend
+	at      []kernel.Attend // by head
 	f32     kernel.Act
 	lo, hi  []int32
 	lists   [][]float32
@@ -353,13 +353,14 @@ func (x *Walker) store(it *plan.Item, wk *worker, lo, hi int) {
 	}
 }
 
-// head prepares wk.at for KV head h and rows [r0, r1) of one sequence.
-func (x *Walker) head(it *plan.Item, wk *worker, q, o plan.Operand, h, r0, r1 int) {
+// head prepares attention of KV head h and rows [r0, r1) of one sequence.
+func (x *Walker) head(it *plan.Item, wk *worker, q, o plan.Operand, h, r0, r1 int) *kernel.Attend {
 	op := it.Op.(graph.Attend)
 	c := x.Plan.G.Caches[it.Cache]
 	seq := x.batch.Seq[r0]
 	g := op.Heads / c.KVHeads
-	a := &wk.at
+	wk.at = append(wk.at, kernel.Attend{})
+	a := &wk.at[len(wk.at)-1]
 	*a = kernel.Attend{Rows: r1 - r0, G: g, Scale: float32(op.Scale), Lo: wk.lo[:r1-r0], Hi: wk.hi[:r1-r0],
 		K: x.cache.Keys(seq, it.Cache, h), V: x.cache.Values(seq, it.Cache, h)}
 	qv, qw := x.floats(q)
@@ -373,6 +374,7 @@ func (x *Walker) head(it *plan.Item, wk *worker, q, o plan.Operand, h, r0, r1 in
 	for r := r0; r < r1; r++ {
 		wk.lo[r-r0], wk.hi[r-r0] = x.sees(r, c.Window)
 	}
+	return a
 }
 
 // sees is the range of positions that row r attends to.
@@ -391,17 +393,25 @@ func (x *Walker) attend(it *plan.Item, wk *worker, lo, hi int) {
 	if it.Cut.By == plan.Tiles {
 		tile, tiles = plan.TileRows, (rows+plan.TileRows-1)/plan.TileRows
 	}
-	for u := lo; u < hi; u++ {
+	for u := lo; u < hi; {
 		h, t := u/tiles, u%tiles
+		heads := 1
+		if tiles == 1 {
+			heads = hi - u
+		}
 		for r0, end := t*tile, min((t+1)*tile, rows); r0 < end; {
 			r1 := r0 + 1
 			for r1 < end && x.batch.Seq[r1] == x.batch.Seq[r0] {
 				r1++
 			}
-			x.head(it, wk, it.In[0], it.Out[0], h, r0, r1)
-			f.Attend(wk.attn, &wk.at)
+			wk.at = wk.at[:0]
+			for i := range heads {
+				x.head(it, wk, it.In[0], it.Out[0], h+i, r0, r1)
+			}
+			f.AttendHeads(wk.attn, wk.at)
 			r0 = r1
 		}
+		u += heads
 	}
 }
 
@@ -449,8 +459,8 @@ func (x *Walker) attendChunks(it *plan.Item, wk *worker, lo, hi int) {
 		if l, _ := x.sees(r, window); chunk < int(l)/chunkKeys {
 			continue
 		}
-		x.head(it, wk, it.In[0], plan.Operand{Buf: it.Out[0].Buf}, h, r, r+1)
-		f.AttendChunk(wk.attn, &wk.at, chunk, x.part(it, h, n))
+		wk.at = wk.at[:0]
+		f.AttendChunk(wk.attn, x.head(it, wk, it.In[0], plan.Operand{Buf: it.Out[0].Buf}, h, r, r+1), chunk, x.part(it, h, n))
 	}
 }
 
@@ -464,8 +474,8 @@ func (x *Walker) attendMerge(it *plan.Item, wk *worker, lo, hi int) {
 			for n := x.chunkStart[r] + int(first)/chunkKeys; n < x.chunkStart[r+1]; n++ {
 				wk.lists = append(wk.lists, x.part(it, h, n))
 			}
-			x.head(it, wk, plan.Operand{Buf: it.In[0].Buf}, it.Out[0], h, r, r+1)
-			f.Merge(&wk.at, wk.lists)
+			wk.at = wk.at[:0]
+			f.Merge(x.head(it, wk, plan.Operand{Buf: it.In[0].Buf}, it.Out[0], h, r, r+1), wk.lists)
 		}
 	}
 }
