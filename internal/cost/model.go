@@ -1,0 +1,297 @@
+// Package cost predicts what a model costs on a machine: bytes, operations, meetings of workers, packing; memory for weights, state and
+// training. Bytes and operations are those of the plan that the engine would walk, made without the weights.
+//
+// It is a model, not a measurement: constants.go names every constant with its source. What is left out: other load, heat, turbo, pages
+// that lie on the wrong node.
+package cost
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"ck/internal/arch"
+	"ck/internal/gguf"
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/kv"
+	"ck/internal/plan"
+	"ck/internal/quant"
+	"ck/internal/synth"
+)
+
+// A Model is a model without its weights: the graph and the tensors' shapes and types.
+type Model struct {
+	Name    string
+	Type    string // recipe, block type, or "as in the file"
+	Graph   *graph.Graph
+	Tensors []gguf.TensorInfo
+
+	types map[string]quant.Type
+	plans map[planKey]*plan.Plan
+}
+
+type planKey struct {
+	class         plan.Class
+	workers, rows int
+}
+
+// table is for formats and sizes, which no tier changes.
+var table = kernel.For(isa.Go, 0)
+
+// OfShape is a model of a shape. typ is the name of a recipe or of a block type for all matrices.
+func OfShape(name string, s synth.Shape, typ string) (*Model, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	m := &Model{Name: name}
+	if r, ok := quant.FindRecipe(typ); ok { // a name that is both is what llama-quantize makes under it
+		var err error
+		if m.Tensors, err = s.Mixed(r); err != nil {
+			return nil, fmt.Errorf("recipe %s: %w", r.Name, err)
+		}
+		m.Type = r.Name
+	} else if t, ok := quant.Parse(typ); ok && usable(t) {
+		m.Tensors, m.Type = s.Pure(t), t.String()
+	} else {
+		return nil, fmt.Errorf("type %q is neither a recipe (%s) nor a block type of weights", typ, strings.Join(quant.RecipeNames(), ", "))
+	}
+	return m, m.build(shapeSource{s: s, m: m})
+}
+
+// OfFile is the model of an open file, with its own tensors and types.
+func OfFile(name string, f *gguf.Model) (*Model, error) {
+	m := &Model{Name: name, Type: "as in the file"}
+	for _, t := range f.Tensors {
+		if !usable(t.Type) {
+			return nil, fmt.Errorf("tensor %s: weights of type %s are not supported", t.Name, t.Type)
+		}
+		m.Tensors = append(m.Tensors, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
+	}
+	return m, m.build(fileSource{f})
+}
+
+// usable reports whether weights of the type can be used.
+func usable(t quant.Type) bool {
+	switch t {
+	case quant.I8, quant.I16, quant.I32, quant.I64, quant.F64, quant.Q8_1, quant.Q8_K:
+		return false
+	}
+	return t.Known()
+}
+
+func (m *Model) build(src arch.Source) error {
+	m.types, m.plans = map[string]quant.Type{}, map[planKey]*plan.Plan{}
+	for _, t := range m.Tensors {
+		m.types[t.Name] = t.Type
+	}
+	g, err := arch.Build(src)
+	m.Graph = g
+	return err
+}
+
+// shapeSource shows a shape to package arch.
+type shapeSource struct {
+	s synth.Shape
+	m *Model
+}
+
+func (x shapeSource) String(key string) (string, bool) {
+	return x.s.Arch, key == "general.architecture"
+}
+
+func (x shapeSource) Int(key string) (int64, bool) {
+	s := x.s
+	n, ok := map[string]int{"block_count": s.Layers, "context_length": s.Context, "embedding_length": s.Hidden, "feed_forward_length": s.FFN,
+		"attention.head_count": s.Heads, "attention.head_count_kv": s.KVHeads, "attention.key_length": s.HeadDim,
+		"attention.value_length": s.HeadDim, "rope.dimension_count": s.HeadDim}[strings.TrimPrefix(key, s.Arch+".")]
+	return int64(n), ok
+}
+
+func (x shapeSource) Float(key string) (float64, bool) {
+	return float64(x.s.RopeBase), key == x.s.Arch+".rope.freq_base"
+}
+
+func (x shapeSource) Bools(string) ([]bool, bool) { return nil, false }
+
+func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
+	for i := range x.m.Tensors {
+		if t := &x.m.Tensors[i]; t.Name == name {
+			return rowsOf(t.Shape), t.Shape[0], true
+		}
+	}
+	return 0, 0, false
+}
+
+func (x shapeSource) Vector(name string) ([]float32, error) {
+	return nil, fmt.Errorf("tensor %s: a shape has no contents", name)
+}
+
+// fileSource shows a file to package arch.
+type fileSource struct{ f *gguf.Model }
+
+func (x fileSource) String(key string) (string, bool) { return x.f.KV.String(key) }
+func (x fileSource) Int(key string) (int64, bool)     { return x.f.KV.Int(key) }
+func (x fileSource) Float(key string) (float64, bool) { return x.f.KV.Float(key) }
+func (x fileSource) Bools(key string) ([]bool, bool)  { return x.f.KV.Bools(key) }
+
+func (x fileSource) Shape(name string) (rows, cols int, ok bool) {
+	t := x.f.Tensor(name)
+	if t == nil {
+		return 0, 0, false
+	}
+	return t.Rows(), t.Cols(), true
+}
+
+func (x fileSource) Vector(name string) ([]float32, error) {
+	t := x.f.Tensor(name)
+	if t == nil {
+		return nil, fmt.Errorf("tensor %s: is missing", name)
+	}
+	n := t.Rows() * t.Cols()
+	if n > 1<<22 {
+		return nil, fmt.Errorf("tensor %s: has %d elements, a vector has at most %d", name, n, 1<<22)
+	}
+	v := make([]float32, n)
+	err := x.f.Guard(func() error {
+		quant.Decode(t.Type, v, t.Data)
+		return nil
+	})
+	return v, err
+}
+
+func rowsOf(shape []int) int {
+	n := 1
+	for _, d := range shape[1:] {
+		n *= d
+	}
+	return n
+}
+
+// Params is the number of weights of all tensors.
+func (m *Model) Params() float64 {
+	n := 0.0
+	for _, t := range m.Tensors {
+		n += float64(rowsOf(t.Shape)) * float64(t.Shape[0])
+	}
+	return n
+}
+
+// format is how matmuls read a weight of the graph.
+func (m *Model) format(w graph.WeightID) *kernel.Format {
+	t, ok := m.types[m.Graph.Weights[w].Name]
+	if !ok {
+		return nil
+	}
+	return table.Format(t, false)
+}
+
+// planWorkers bounds the workers that plans are made for: proving that workers do not meet takes the square of their number. More
+// workers get the plan of fewer, with heads that divide over them or do not as over the true number.
+const planWorkers = 6
+
+// Plan is the plan of the engine for walks of a class, of rows rows at most, by workers.
+func (m *Model) Plan(c plan.Class, workers, rows int) (*plan.Plan, error) {
+	if workers > planWorkers {
+		n := planWorkers
+		for ; n > 2 && (m.Graph.Caches[0].KVHeads%n == 0) != (m.Graph.Caches[0].KVHeads%workers == 0); n-- {
+		}
+		workers = n
+	}
+	key := planKey{c, workers, rows}
+	if p := m.plans[key]; p != nil {
+		return p, nil
+	}
+	p, err := plan.Build(m.Graph, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows, Format: m.format})
+	if err != nil {
+		return nil, err
+	}
+	m.plans[key] = p
+	return p, nil
+}
+
+// CacheBytes is what one more position of a sequence takes in a KV cache of a type, all layers together. heads, unless 0, is the number of
+// KV heads instead of the model's: as many as query heads, one, or between.
+func (m *Model) CacheBytes(t quant.Type, heads int) (int64, error) {
+	var layers []kv.Layer
+	for _, c := range m.Graph.Caches {
+		f, err := table.KV(t, c.D, c.Dv)
+		if err != nil {
+			return 0, fmt.Errorf("KV cache: %w", err)
+		}
+		n := c.KVHeads
+		if heads > 0 {
+			n = heads
+		}
+		layers = append(layers, kv.Layer{Heads: n, Format: f})
+	}
+	return kv.New(layers, nil, 0).BytesPerPosition(), nil
+}
+
+// Heads is the number of query and of KV heads of the first layer with attention.
+func (m *Model) Heads() (query, kvHeads int) {
+	for i := range m.Graph.Steps {
+		if a, ok := m.Graph.Steps[i].Op.(graph.Attend); ok {
+			return a.Heads, m.Graph.Caches[a.Cache].KVHeads
+		}
+	}
+	return 0, 0
+}
+
+// Hidden is the width of the residual stream.
+func (m *Model) Hidden() int { return m.Graph.Values[0].Width }
+
+// Layers is the number of layers with attention.
+func (m *Model) Layers() int { return len(m.Graph.Caches) }
+
+// ParseParams reads a number of parameters: 250B, 1.5T, 600M.
+func ParseParams(s string) (float64, error) {
+	unit := 1.0
+	num := s
+	if n := len(s); n > 0 {
+		switch s[n-1] {
+		case 'M', 'm':
+			unit, num = 1e6, s[:n-1]
+		case 'B', 'b':
+			unit, num = 1e9, s[:n-1]
+		case 'T', 't':
+			unit, num = 1e12, s[:n-1]
+		}
+	}
+	x, err := strconv.ParseFloat(num, 64)
+	if err != nil || strings.ContainsAny(num, "xXpPnN_eE+-") || !(x*unit >= 1e7 && x*unit <= 1e14) {
+		return 0, fmt.Errorf("%q is no number of parameters such as 250B, 1.5T or 600M (10M to 100T)", s)
+	}
+	return x * unit, nil
+}
+
+// ShapeOfSize is a shape of so many parameters in the proportions of the llama-3 family: heads of 128 elements, 8 KV heads, a feed-forward
+// network of 3.5 times the hidden size, about one layer for 128 elements of it, a vocabulary of 128256, untied.
+func ShapeOfSize(params float64) synth.Shape {
+	best, bestOff := synth.Shape{}, math.Inf(1)
+	for hidden := 512; hidden <= 1<<17; hidden += max(256, hidden/16/256*256) {
+		s := synth.Shape{Arch: "llama", Hidden: hidden, FFN: hidden * 7 / 2, HeadDim: 128, Heads: hidden / 128, Vocab: 128256, Context: 131072, RopeBase: 5e5}
+		s.KVHeads = min(8, s.Heads)
+		for s.Heads%s.KVHeads != 0 {
+			s.KVHeads--
+		}
+		h, kvw := float64(hidden), float64(s.KVHeads*s.HeadDim)
+		rest := params - 2*h*float64(s.Vocab)
+		attention := 2*h*h + 2*h*kvw
+		s.Layers = int(math.Round(rest / (attention + 3*h*float64(s.FFN))))
+		if s.Layers < 2 || s.Layers > 1024 {
+			continue
+		}
+		// The feed-forward network takes up what rounding left, in blocks of 256.
+		s.FFN = int(math.Round((rest/float64(s.Layers)-attention)/(3*h)/256)) * 256
+		if s.FFN < 256 {
+			continue
+		}
+		if off := math.Abs(math.Log(float64(s.Layers) * 128 / h)); off < bestOff {
+			best, bestOff = s, off
+		}
+	}
+	return best
+}
