@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/plan", "internal/quant", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
 	"internal/measure":  {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
+	"internal/cost":     {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/synth", "internal/walk"},
 	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/quant", "internal/template", "internal/tokenizer"},
 	"internal/cli":      {"internal/isa"},
 	"internal/testkit":  {},

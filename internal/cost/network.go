@@ -1,5 +1,12 @@
 package cost
 
+import "fmt"
+
+// NetworkOf is a network of a machine's description, in Gb/s, with the latency of RDMA.
+func NetworkOf(gbps float64) Network {
+	return Network{fmt.Sprintf("%g Gb/s, as described", gbps), gbps * 1e9 / 8 * 0.9, 2e-6, "line rate less 10 %"}
+}
+
 // AllReduce is the time to add up n bytes over ranks by a ring (Patarasuk and Yuan 2009): 2(ranks-1) messages of n/ranks.
 func (w Network) AllReduce(n float64, ranks int) float64 {
 	if ranks < 2 {
