@@ -12,19 +12,6 @@ import (
 	"ck/internal/testkit"
 )
 
-// fromNames is the set of the features among names.
-func fromNames(names []string) Features {
-	var f Features
-	for _, n := range names {
-		for i, s := range featureNames {
-			if n == s {
-				f |= 1 << i
-			}
-		}
-	}
-	return f
-}
-
 // The kernel's view of the CPU is an opinion of its own: it drops flags whose state it does not enable.
 func TestDetectAgainstCPUInfo(t *testing.T) {
 	if !built {
@@ -40,7 +27,7 @@ func TestDetectAgainstCPUInfo(t *testing.T) {
 	var want Features
 	for _, line := range strings.Split(string(b), "\n") {
 		if rest, ok := strings.CutPrefix(line, "flags"); ok {
-			want = fromNames(strings.Fields(rest))
+			want = FromNames(strings.Fields(rest))
 			break
 		}
 	}
@@ -176,7 +163,7 @@ func TestTiersOfRealCPUs(t *testing.T) {
 		if !built {
 			w = []Tier{Go}
 		}
-		if got := Available(fromNames(c.Features)); !reflect.DeepEqual(got, w) {
+		if got := Available(FromNames(c.Features)); !reflect.DeepEqual(got, w) {
 			t.Errorf("%s: tiers %v, want %v", c.Name, got, w)
 		}
 	}
