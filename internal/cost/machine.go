@@ -103,6 +103,11 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("%s: %g is not in %g..%g", e.key, e.x, e.lo, e.hi)
 		}
 	}
+	for key, x := range map[string]float64{"ghz": m.GHz, "mts": m.MTs, "bandwidth_gbs": m.Bandwidth, "core_bandwidth_gbs": m.CoreGBs} {
+		if x > 0 && x < 0.01 {
+			return fmt.Errorf("%s: %g is too little for any machine; 0 is not told", key, x)
+		}
+	}
 	switch {
 	case m.Cores < m.Sockets:
 		return fmt.Errorf("cores: %d for %d sockets; they are counted in all", m.Cores, m.Sockets)
@@ -123,10 +128,13 @@ func (m *Machine) Check() error {
 			if k != measure.Int8 && k != measure.BF16 && k != measure.F32 && !(key == "ops_per_cycle" && k == avx512BF16) {
 				return fmt.Errorf("%s: %q is no kind of arithmetic; there are int8, bf16 and f32", key, k)
 			}
-			if !(x > 0 && x <= 1e12) {
+			if !(x >= 0.01 && x <= 1e12) {
 				return fmt.Errorf("%s.%s: %g is no rate", key, k, x)
 			}
 		}
+	}
+	if m.GHz == 0 {
+		m.FillPeaks()
 	}
 	return nil
 }
@@ -215,7 +223,7 @@ func (m Machine) Complete() error {
 	if missing == nil {
 		return nil
 	}
-	return fmt.Errorf("%s is not known", strings.Join(missing, " and "))
+	return fmt.Errorf("not told: %s", strings.Join(missing, ", "))
 }
 
 // FillPeaks derives the peaks that were not measured from one that was, by what the tier does per cycle.

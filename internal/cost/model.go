@@ -99,7 +99,10 @@ type shapeSource struct {
 }
 
 func (x shapeSource) String(key string) (string, bool) {
-	return x.s.Arch, key == "general.architecture"
+	if key != "general.architecture" {
+		return "", false
+	}
+	return x.s.Arch, true
 }
 
 func (x shapeSource) Int(key string) (int64, bool) {
@@ -111,7 +114,10 @@ func (x shapeSource) Int(key string) (int64, bool) {
 }
 
 func (x shapeSource) Float(key string) (float64, bool) {
-	return float64(x.s.RopeBase), key == x.s.Arch+".rope.freq_base"
+	if key != x.s.Arch+".rope.freq_base" {
+		return 0, false
+	}
+	return float64(x.s.RopeBase), true
 }
 
 func (x shapeSource) Bools(string) ([]bool, bool) { return nil, false }
@@ -261,8 +267,8 @@ func ParseParams(s string) (float64, error) {
 		}
 	}
 	x, err := strconv.ParseFloat(num, 64)
-	if err != nil || strings.ContainsAny(num, "xXpPnN_eE+-") || !(x*unit >= 1e7 && x*unit <= 1e14) {
-		return 0, fmt.Errorf("%q is no number of parameters such as 250B, 1.5T or 600M (10M to 100T)", s)
+	if err != nil || strings.ContainsAny(num, "xXpPnN_eE+-") || !(x*unit >= 3e8 && x*unit <= 1e14) {
+		return 0, fmt.Errorf("%q is no number of parameters such as 250B, 1.5T or 600M (300M to 100T)", s)
 	}
 	return x * unit, nil
 }

@@ -1,0 +1,441 @@
+package cost
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"ck/internal/gguf"
+	"ck/internal/isa"
+	"ck/internal/measure"
+	"ck/internal/quant"
+	"ck/internal/synth"
+	"ck/internal/testkit"
+)
+
+func modelOf(t testing.TB, name, typ string) *Model {
+	t.Helper()
+	s, err := synth.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := OfShape(name, s, typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The sizes of all recipes are those that llama-quantize prints, to its hundredth of a MiB.
+func TestWeightsAsLlamaQuantize(t *testing.T) {
+	for _, name := range synth.Names() {
+		b, err := os.ReadFile(testkit.Data(t, "gguf-shapes/"+name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct {
+			Recipes map[string]struct {
+				MiB   float64
+				Error string
+			}
+		}
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for recipe, w := range want.Recipes {
+			if strings.Contains(recipe, "+") || w.Error != "" || w.MiB == 0 {
+				continue
+			}
+			if _, ok := quant.FindRecipe(recipe); !ok {
+				continue
+			}
+			n++
+			m := modelOf(t, name, recipe)
+			if got := float64(m.FileBytes()) / (1 << 20); math.Abs(got-w.MiB) > 0.011 {
+				t.Errorf("%s %s: %.3f MiB, llama-quantize says %.2f", name, recipe, got, w.MiB)
+			}
+		}
+		if n < 20 {
+			t.Errorf("%s: %d recipes were compared", name, n)
+		}
+	}
+}
+
+// llama-3.1-8b by hand.
+func TestByHand(t *testing.T) {
+	m := modelOf(t, "llama-3.1-8b", "BF16")
+	if got := m.Params(); got != 8030261248 {
+		t.Errorf("%.0f parameters", got)
+	}
+	// A position: 32 layers x 8 KV heads x (128 + 128) x 2 bytes.
+	if n, err := m.CacheBytes(quant.F16, 0); err != nil || n != 131072 {
+		t.Errorf("F16: %d bytes a position, %v", n, err)
+	}
+	if n, err := m.CacheBytes(quant.F32, 32); err != nil || n != 131072*2*4 {
+		t.Errorf("F32, a KV head for each head: %d bytes a position, %v", n, err)
+	}
+	if n, err := m.CacheBytes(quant.Q8_0, 0); err != nil || n < 131072*17/32 || n > 131072*18/32 {
+		t.Errorf("Q8_0: %d bytes a position, %v", n, err)
+	}
+	if _, err := m.CacheBytes(quant.Q6_K, 0); err == nil {
+		t.Error("a KV cache in Q6_K")
+	}
+	layouts := m.CacheLayouts()
+	if len(layouts) != 3 || layouts[1].Heads != 32 || layouts[2].Heads != 1 || layouts[1].Bytes["F16"] != 4*layouts[0].Bytes["F16"] {
+		t.Errorf("layouts %+v", layouts)
+	}
+	sum := int64(0)
+	for _, p := range m.Parts() {
+		sum += p.Bytes
+		want := map[string]int64{Embedding: 128256 * 4096 * 2, Output: 128256 * 4096 * 2, Attention: 32 * 2 * (2*4096*4096 + 2*4096*1024),
+			FFN: 32 * 2 * 3 * 4096 * 14336, Other: 65 * 4096 * 4}[p.Class]
+		if p.Bytes != want {
+			t.Errorf("%s: %d bytes, by hand %d", p.Class, p.Bytes, want)
+		}
+	}
+	if sum != m.FileBytes() {
+		t.Errorf("%d bytes in parts, %d in all", sum, m.FileBytes())
+	}
+	// BF16 panels are as large as the file's matrices; the embedding is read from the file.
+	if _, panels := m.PanelBytes(); panels != sum-128256*4096*2-65*4096*4 {
+		t.Errorf("%d bytes of panels", panels)
+	}
+	x := m.Training(1024, 16)
+	if x.Full != 16*8030261248 {
+		t.Errorf("full training takes %d bytes", x.Full)
+	}
+	// Rank 16: q, o 4096+4096 each, k, v 4096+1024 each, gate, up, down 4096+14336 each.
+	if want := 32.0 * 16 * (2*8192 + 2*5120 + 3*18432); x.LoRAParams != want {
+		t.Errorf("%.0f parameters of adapters, by hand %.0f", x.LoRAParams, want)
+	}
+	if x.LoRA != 2*8030261248+16*int64(x.LoRAParams) {
+		t.Errorf("LoRA takes %d bytes", x.LoRA)
+	}
+	if n := x.Machines(64 << 30); n < 2 || x.Sharded(n) > 64<<30 || x.Sharded(n-1) <= 64<<30 {
+		t.Errorf("%d machines of 64 GiB, each with %d bytes", n, x.Sharded(n))
+	}
+	if n := x.Machines(1 << 20); n != 0 {
+		t.Errorf("%d machines of a MiB", n)
+	}
+}
+
+// The bytes and operations of a walk, by hand: every matrix once.
+func TestWalkByHand(t *testing.T) {
+	m := modelOf(t, "llama-3.1-8b", "BF16")
+	x, _ := FindMachine("2s-144c-24ch")
+	r := Run{Prompt: 512, Context: 1000, Rows: 1, UBatch: 512, KV: quant.F16}
+	d, err := m.Decode(r, x.Limits(isa.VNNI, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := 32.0 * (2*4096*4096 + 2*4096*1024 + 3*4096*14336)
+	out := 128256.0 * 4096
+	if want := 2*(layers+out) + 131072*1000; d.Bytes != want {
+		t.Errorf("decode reads %.0f bytes, by hand %.0f", d.Bytes, want)
+	}
+	if want := 2*(layers+out) + 32*2*32*256*1000; d.Ops != want {
+		t.Errorf("decode has %.0f operations, by hand %.0f", d.Ops, want)
+	}
+	if d.Meetings != 0 || d.Barriers != 0 {
+		t.Errorf("one worker meets: %+v", d)
+	}
+	p, err := m.Prefill(r, x.Limits(isa.VNNI, 72))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing behind the last attention is computed for rows whose logits nobody wants: the last attn_output, feed-forward, output.
+	last := 4096.0*4096 + 3*4096*14336
+	if want := 2*512*(layers-last) + 2*(last+out) + 512*256.5*32*2*32*256; math.Abs(p.Ops-want) > 1 {
+		t.Errorf("prefill has %.0f operations, by hand %.0f", p.Ops, want)
+	}
+	if p.Meetings <= 0 || p.Barriers < 32 {
+		t.Errorf("72 workers: %+v", p)
+	}
+}
+
+// 250 billion parameters, 4096 tokens, 400 ms: 2 x 250e9 x 4096 / 0.4 = 5.12 PFLOP/s.
+func TestPublishedProjection(t *testing.T) {
+	s := ShapeOfSize(250e9)
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for typ, bytes := range map[string]float64{"BF16": 2, "Q8_0": 1.0625, "Q4_K": 0.5625} {
+		m, err := OfShape("250B", s, typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := m.Params(); math.Abs(p/250e9-1) > 0.01 {
+			t.Fatalf("%.4g parameters", p)
+		}
+		if got := float64(m.FileBytes()) / m.Params() / bytes; math.Abs(got-1) > 0.001 {
+			t.Errorf("%s: %.4f of %g bytes a parameter", typ, got, bytes)
+		}
+		if ops := m.PromptOps(4096) / 0.4; math.Abs(ops/5.12e15-1) > 0.01 {
+			t.Errorf("400 ms need %.4g OP/s", ops)
+		}
+		// 144 cores x 2.7 GHz x 1024 or 2048 operations; half as many for 72.
+		for name, cores := range map[string]float64{"2s-72c-12ch": 72, "2s-144c-24ch": 144} {
+			x, ok := FindMachine(name)
+			if !ok {
+				t.Fatal(name)
+			}
+			kind, err := m.Kind()
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := m.JudgePrefill(x, kind, 4096, 0.4)
+			peak := cores * 2.7e9 * map[string]float64{measure.Int8: 2048, measure.BF16: 1024}[kind]
+			if v.Possible || math.Abs(v.Has/peak-1) > 1e-9 || math.Abs(v.Times*v.Has/v.Need-1) > 1e-9 {
+				t.Errorf("%s on %s: %+v, the peak is %.4g", typ, name, v, peak)
+			}
+			r := Run{Prompt: 4096, Context: 4096, Rows: 1, UBatch: 512, KV: quant.F16}
+			d, err := m.JudgeDecode(x, r, 8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bw := cores / 72 * 12 * 6400e6 * 8
+			if d.Has != bw {
+				t.Errorf("%s has %.4g B/s, by hand %.4g", name, d.Has, bw)
+			}
+			// 8 tokens/s: only a quarter of the bytes through twice the channels.
+			if want := typ == "Q4_K" && cores == 144; d.Possible != want {
+				t.Errorf("8 tokens/s of %s on %s: %+v", typ, name, d)
+			}
+		}
+	}
+}
+
+// Sizes become shapes of about that size, with sound heads.
+func TestShapeOfSize(t *testing.T) {
+	for _, n := range []float64{5e8, 1e9, 3e9, 8e9, 13e9, 70e9, 405e9, 1e12, 5e12} {
+		s := ShapeOfSize(n)
+		if err := s.Check(); err != nil {
+			t.Errorf("%g: %v", n, err)
+			continue
+		}
+		got := 2*float64(s.Vocab)*float64(s.Hidden) +
+			float64(s.Layers)*float64(s.Hidden)*(2*float64(s.Heads*s.HeadDim)+2*float64(s.KVHeads*s.HeadDim)+3*float64(s.FFN))
+		if math.Abs(got/n-1) > 0.03 {
+			t.Errorf("%g: the shape %+v has %g", n, s, got)
+		}
+	}
+	for s, want := range map[string]float64{"250B": 250e9, "1.5t": 1.5e12, "600M": 600e6, "8b": 8e9} {
+		if n, err := ParseParams(s); err != nil || n != want {
+			t.Errorf("%s: %g, %v", s, n, err)
+		}
+	}
+	for _, s := range []string{"", "B", "-5B", "1e9", "0x10B", "NaN", "InfB", "1000T", "3", "2 B", "1_0B"} {
+		if n, err := ParseParams(s); err == nil {
+			t.Errorf("%q: %g", s, n)
+		}
+	}
+}
+
+// More bytes are never faster, nor less bandwidth, less peak, more rows, longer contexts.
+func TestMonotonic(t *testing.T) {
+	m := modelOf(t, "qwen3-0.6b", "Q8_0")
+	small := modelOf(t, "qwen3-0.6b", "Q4_0")
+	base := Run{Prompt: 300, Context: 1000, Rows: 1, UBatch: 128, KV: quant.F16}
+	l := Limits{Workers: 4, Sockets: 1, Read: 80e9, Peak: kinds(2e12, 1e12, 5e11)}
+	total := func(m *Model, r Run, l Limits) (prefill, decode float64) {
+		t.Helper()
+		p, err := m.Prefill(r, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := m.Decode(r, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []float64{p.Total(), d.Total()} {
+			if !(x > 0) || math.IsInf(x, 0) {
+				t.Fatalf("%g seconds", x)
+			}
+		}
+		return p.Total(), d.Total()
+	}
+	p0, d0 := total(m, base, l)
+	if _, d := total(small, base, l); d >= d0 {
+		t.Errorf("fewer bytes: %g after %g", d, d0)
+	}
+	for what, change := range map[string]func(*Run, *Limits){
+		"half the bandwidth": func(_ *Run, l *Limits) { l.Read /= 2 },
+		"half the peak":      func(_ *Run, l *Limits) { l.Peak = kinds(1e12, 5e11, 2.5e11) },
+		"two sockets":        func(_ *Run, l *Limits) { l.Sockets = 2 },
+		"a longer context":   func(r *Run, _ *Limits) { r.Context *= 4 },
+		"more sequences":     func(r *Run, _ *Limits) { r.Rows = 8 },
+		"a wider cache":      func(r *Run, _ *Limits) { r.KV = quant.F32 },
+	} {
+		r, x := base, l
+		change(&r, &x)
+		if p, d := total(m, r, x); p < p0 || d < d0 || p == p0 && d == d0 {
+			t.Errorf("%s: prefill %g after %g, decode %g after %g", what, p, p0, d, d0)
+		}
+	}
+	for _, name := range MachineNames() {
+		x, ok := FindMachine(name)
+		if !ok {
+			t.Fatalf("%s does not check", name)
+		}
+		least := 0.0
+		for n := 1; n <= x.Cores; n *= 2 {
+			y := x.Limits(x.KernelTier(), n)
+			if y.Read < least || y.Read > x.TheoryBandwidth() {
+				t.Errorf("%s: %d cores read %g B/s", name, n, y.Read)
+			}
+			least = y.Read
+		}
+		e, _, err := m.Expect(x, x.KernelTier(), x.Cores, 1, func(l Limits) (Time, error) { return m.Decode(base, l) },
+			func(l Limits) (Time, error) { return m.LeastDecode(base, l) })
+		if err != nil || !(e.Low > 0 && e.Low <= e.Mid && e.Mid <= e.Bound && e.High <= e.Bound) {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+}
+
+// A file's own tensors give what its shape gives.
+func TestFileAsShape(t *testing.T) {
+	s, err := synth.Find("qwen3-0.6b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Layers, s.Vocab, s.Hidden, s.FFN, s.Heads, s.KVHeads = 2, 1000, 256, 512, 4, 2
+	f, err := synth.Model("m", s, quant.Q8_0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := OfFile("m", f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OfShape("m", s, "Q8_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Run{Prompt: 100, Context: 100, Rows: 2, UBatch: 64, KV: quant.Q8_0}
+	l := Limits{Workers: 2, Sockets: 1, Read: 80e9, Peak: kinds(2e12, 1e12, 5e11)}
+	ma, err := a.Memory(r, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mb, err := b.Memory(r, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pa, err := a.Prefill(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pb, err := b.Prefill(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ma.File != mb.File || ma.Panels != mb.Panels || ma.KV != mb.KV || ma.Activations != mb.Activations || pa != pb {
+		t.Errorf("file %+v %+v, shape %+v %+v", ma, pa, mb, pb)
+	}
+	if ma.KV != 2*100*ma.KVPosition || ma.Activations <= 0 || ma.Need(true) != ma.Panels+ma.KV+ma.Activations {
+		t.Errorf("memory %+v", ma)
+	}
+	f.Tensors[0].Type = quant.I8
+	if _, err := OfFile("m", f); err == nil || !strings.Contains(err.Error(), f.Tensors[0].Name) {
+		t.Errorf("weights of I8: %v", err)
+	}
+	if _, err := OfFile("m", gguf.NewModel("empty")); err == nil || !strings.Contains(err.Error(), "general.architecture") {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// A type without kernels is slower than its bytes.
+func TestDirect(t *testing.T) {
+	l := Limits{Workers: 1, Sockets: 1, Read: 40e9, Peak: kinds(1e12, 5e11, 2.5e11)}
+	r := Run{Prompt: 1, Context: 1, Rows: 1, UBatch: 64, KV: quant.F16}
+	a, err := modelOf(t, "qwen3-0.6b", "IQ4_XS").Decode(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := modelOf(t, "qwen3-0.6b", "Q4_K").Decode(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Matmul < 10*b.Matmul {
+		t.Errorf("IQ4_XS %g s, Q4_K %g s: decoding in Go takes 2 ns a weight", a.Matmul, b.Matmul)
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	w := Network{Bytes: 1e9, Latency: 1e-6}
+	if got, want := w.AllReduce(4e9, 4), 2*3*(1.0+1e-6); math.Abs(got-want) > 1e-9 {
+		t.Errorf("%g s, by hand %g", got, want)
+	}
+	if w.AllReduce(1e9, 1) != 0 {
+		t.Error("one machine has nothing to add")
+	}
+	m := modelOf(t, "llama-3.1-8b", "Q8_0")
+	if got, want := m.Exchange(w, 10, 2), 2*32*2*(4*4096*10/2/1e9+1e-6); math.Abs(got-want) > 1e-9 {
+		t.Errorf("exchange %g s, by hand %g", got, want)
+	}
+	if got, want := m.GradientSum(w, 2), 2*(2*8030261248/2/1e9+1e-6); math.Abs(got-want) > 1e-6 {
+		t.Errorf("gradients %g s, by hand %g", got, want)
+	}
+}
+
+func TestParseMachine(t *testing.T) {
+	x, err := ParseMachine([]byte(`{"name":"x","sockets":2,"cores":64,"ghz":2.5,"isa":"vnni","channels":16,"mts":4800,"memory_gib":512,"peak_gops":{"bf16":10000}}`))
+	if err != nil || x.Nodes != 2 || x.TheoryBandwidth() != 614.4e9 {
+		t.Fatalf("%+v, %v", x, err)
+	}
+	if got := x.Peak(isa.VNNI, measure.Int8, 64); got != 64*2.5e9*256 {
+		t.Errorf("int8 peak %g", got)
+	}
+	if got := x.Peak(isa.VNNI, measure.BF16, 32); got != 5e12 {
+		t.Errorf("half of the given bf16 peak is %g", got)
+	}
+	if err := x.Complete(); err != nil {
+		t.Error(err)
+	}
+	y, err := ParseMachine([]byte(`{"cores":4}`))
+	if err != nil || y.Complete() == nil {
+		t.Errorf("%+v, %v", y, err)
+	}
+	y.PeakGops = map[string]float64{measure.Int8: 256}
+	y.ISA = "vnni"
+	if err := y.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if y.FillPeaks(); y.PeakGops[measure.F32] != 64 || y.PeakGops[measure.BF16] != 128 {
+		t.Errorf("peaks %v", y.PeakGops)
+	}
+	for _, bad := range []struct{ text, want string }{
+		{``, "EOF"}, {`{`, "EOF"}, {`[]`, "cannot unmarshal"}, {`{"cores":"many"}`, "cores"}, {`{"cores":4,"coers":4}`, "coers"},
+		{`{"cores":0}`, "cores"}, {`{"cores":-1}`, "cores"}, {`{"cores":1,"sockets":2}`, "sockets"}, {`{"cores":4,"sockets":2,"nodes":3}`, "evenly"},
+		{`{"cores":4,"channels":2}`, "needs both"}, {`{"cores":4,"isa":"mmx"}`, "isa"}, {`{"cores":4,"ghz":1e300}`, "ghz"}, {`{"cores":4,"ghz":-1}`, "ghz"},
+		{`{"cores":4,"peak_gops":{"int4":1}}`, "int4"}, {`{"cores":4,"peak_gops":{"int8":-1}}`, "no rate"}, {`{"cores":4} {}`, "behind"},
+		{`{"cores":99999999}`, "cores"}, {`{"cores":4,"memory_gib":1e30}`, "memory_gib"},
+	} {
+		if x, err := ParseMachine([]byte(bad.text)); err == nil || !strings.Contains(err.Error(), bad.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %+v, %v", bad.text, x, err)
+		}
+	}
+}
+
+// FuzzParseMachine: whatever is accepted has finite roofs.
+func FuzzParseMachine(f *testing.F) {
+	f.Add([]byte(`{"cores":4,"ghz":3,"isa":"avx2","channels":2,"mts":5600,"ops_per_cycle":{"f32":16}}`))
+	f.Add([]byte(`{"cores":72,"sockets":2,"isa":"amx","peak_gops":{"int8":1e6},"bandwidth_gbs":500}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x, err := ParseMachine(b)
+		if err != nil {
+			return
+		}
+		for _, l := range []Limits{x.Limits(x.KernelTier(), x.Cores), x.Bound()} {
+			for k, p := range l.Peak {
+				if !(p >= 0) || math.IsInf(p, 0) || !(l.Read >= 0) || math.IsInf(l.Read, 0) {
+					t.Fatalf("%s: peak %g, read %g of %s", k, p, l.Read, b)
+				}
+			}
+		}
+	})
+}
