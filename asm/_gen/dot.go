@@ -60,7 +60,7 @@ func xrow(r, off int) string {
 }
 
 // kernelsOf is the Go text of a dot.Kernels: small and gemm are names without their number of rows.
-func kernelsOf(gemv, gemv2, small, gemm string, tile int, unpack string, unpacked int) string {
+func kernelsOf(gemv, small, gemm string, tile int, unpack string, unpacked int) string {
 	list := func(name string, from int) string {
 		if name == "" {
 			return "nil"
@@ -76,9 +76,6 @@ func kernelsOf(gemv, gemv2, small, gemm string, tile int, unpack string, unpacke
 		return "[]func(*Args){" + strings.Join(t, ", ") + "}"
 	}
 	s := fmt.Sprintf("{Gemv: %s,\n\t\tSmall: %s,\n\t\tGemm: %s, Tile: %d, Sliced: true", gemv, list(small, 2), list(gemm, 1), tile)
-	if gemv2 != "" {
-		s += ", Gemv2: " + gemv2 + ", Few: 48" // beyond, unpacking panels pays
-	}
 	if unpack != "" {
 		s += fmt.Sprintf(", Unpack: %s, UnpackedBytes: %d", unpack, unpacked)
 	}

@@ -38,7 +38,7 @@ func dotAVX512() {
 			}
 		}
 		p := "avx512"
-		table += "\t" + l.name + ": " + kernelsOf(p+"Gemv"+l.label, "", p+"Small"+l.label+"x", p+"Gemm"+l.label+"x", 1, "", 0) + ",\n"
+		table += "\t" + l.name + ": " + kernelsOf(p+"Gemv"+l.label, p+"Small"+l.label+"x", p+"Gemm"+l.label+"x", 1, "", 0) + ",\n"
 	}
 	fold(e)
 	e.table(table + "}}\n")

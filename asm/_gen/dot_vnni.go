@@ -9,13 +9,13 @@ import (
 // activations as an embedded broadcast, one load and one dot product for 64 weights; the weights' offset is undone by starting
 // the sum at -offset*sum(x).
 //
-// Kernels over packed panels (Gemv, Gemv2, Small) take the weights apart in registers:
+// Kernels over packed panels (Gemv, Small) take the weights apart in registers:
 //
 //	Z0..Z5   integer sums of the rows        DI  weights             SI, R8, AX  activations: rows 0, 3, stride
 //	Z6..Z11  second sums; temporaries        DX  D                   R9          B or SD
 //	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
 //	Z18..Z23 sums over a K-quant's group     BX  prefetch distance   R11         turns of an inner loop
-//	Z24..Z29 weights, scales                 R12 distance to stream 1, R13 the same and BX; with several rows pointers
+//	Z24..Z29 weights, scales                 R12, R13 pointers, with several rows
 //	Z30, Z31 masks                           0(SP) Y, 8(SP) panels left, 16(SP) slices left
 //
 // Kernels over unpacked panels (Gemm) compute 2 panels x 1..6 rows: a broadcast activation serves two weight vectors.
@@ -57,14 +57,13 @@ func dotVNNI() {
 		for rows := 1; rows <= 6; rows++ {
 			(&panel512{e: e, l: l, rows: rows}).emit()
 		}
-		(&panel512{e: e, l: l, rows: 1, two: true}).emit()
 		unpack := ""
 		if l.unpacked != 0 {
 			unpack = "vnniUnpack" + l.name
 			unpack512(g, l)
 		}
-		k := kernelsOf("vnniGemv"+l.name, "vnniGemv2"+l.name, "vnniSmall"+l.name+"x", gemms512[l.gemm], 2, unpack, l.unpacked)
-		table += "\t" + l.name + ": " + strings.TrimSuffix(k, "}") + ", Folds: true},\n"
+		k := kernelsOf("vnniGemv"+l.name, "vnniSmall"+l.name+"x", gemms512[l.gemm], 2, unpack, l.unpacked)
+		table += "\t" + l.name + ": " + strings.TrimSuffix(k, "}") + ", Few: 48, Folds: true},\n" // beyond 48 rows unpacking panels pays
 	}
 	for rows := 1; rows <= 6; rows++ {
 		gemmQ8(g, rows, false)
@@ -82,27 +81,18 @@ type panel512 struct {
 	e    *gen
 	l    *int512
 	rows int
-	two  bool // two streams
 	name string
-	far  bool // emitting the body of stream 1
-	acc  int  // float accumulator of row 0
+	acc  int // float accumulator of row 0
 }
 
 // w is the address of weight byte off.
 func (k *panel512) w(off int) string {
-	if k.far {
-		return fmt.Sprintf("%d(DI)(R12*1)", off)
-	}
 	return fmt.Sprintf("%d(DI)", off)
 }
 
 // fetch prefetches the line at weight byte off, a distance ahead.
 func (k *panel512) fetch(off int) {
-	if k.far {
-		k.e.p("PREFETCHT0 %d(DI)(R13*1)", off)
-	} else {
-		k.e.p("PREFETCHT0 %d(DI)(BX*1)", off)
-	}
+	k.e.p("PREFETCHT0 %d(DI)(BX*1)", off)
 }
 
 // fetchPart is step i of n that prefetch the lines of a group in the order of their addresses. Types whose fifth bits lie apart
@@ -117,9 +107,6 @@ func (k *panel512) fetchPart(i, n int) {
 func (k *panel512) emit() {
 	e, l := k.e, k.l
 	switch {
-	case k.two:
-		k.name = "vnniGemv2" + l.name
-		e.fnFrame(k.name, "multiplies one activation row with two streams of Panels panels of "+l.name+".", 24)
 	case k.rows == 1:
 		k.name = "vnniGemv" + l.name
 		e.fnFrame(k.name, "multiplies one activation row with Panels panels of "+l.name+".", 24)
@@ -139,10 +126,6 @@ func (k *panel512) emit() {
 	e.ld("CX", "W", "DI")
 	e.ld("CX", "Pf", "BX")
 	e.ld("CX", "Mp", "R10")
-	if k.two {
-		e.ld("CX", "WFar", "R12")
-		e.p("LEAQ (BX)(R12*1), R13")
-	}
 	e.ld("CX", "Y", "R8")
 	e.ld("CX", "Panels", "R9")
 	e.p("MOVQ R8, 0(SP)")
@@ -170,12 +153,8 @@ func (k *panel512) emit() {
 	}
 	e.ld("CX", "Groups", "CX")
 	e.lab(k.name + "_group")
-	k.acc, k.far = 12, false
+	k.acc = 12
 	k.group()
-	if k.two {
-		k.acc, k.far = 13, true
-		k.group()
-	}
 	k.advance()
 	e.p("DECQ CX")
 	e.p("JNZ %s_group", k.name)
@@ -183,15 +162,12 @@ func (k *panel512) emit() {
 	e.ret()
 }
 
-// outputs calls f for each accumulator with the address of its outputs; AX is the stride of rows or streams, R8 the base.
+// outputs calls f for each accumulator with the address of its outputs; AX is the stride of rows, R8 the base.
 func (k *panel512) outputs(f func(reg int, addr string)) {
 	e := k.e
 	e.p("MOVQ 0(SP), R8")
 	n := k.rows
-	if k.two {
-		e.ld("CX", "YFar", "AX")
-		n = 2
-	} else if n > 1 {
+	if n > 1 {
 		e.ld("CX", "YStride", "AX")
 	}
 	for r := 0; r < n; r++ {
@@ -206,11 +182,7 @@ func (k *panel512) outputs(f func(reg int, addr string)) {
 // start sets the accumulators to zero or to the outputs.
 func (k *panel512) start() {
 	e := k.e
-	n := k.rows
-	if k.two {
-		n = 2
-	}
-	for r := 0; r < n; r++ {
+	for r := range k.rows {
 		e.zero(12 + r)
 	}
 	e.ld("CX", "Cont", "AX")
@@ -549,7 +521,7 @@ func (k *panel512) scale6(w string) {
 	}
 }
 
-// sixes is a group of Q6_K, one row, unrolled; R8 walks the offsets, which both streams use.
+// sixes is a group of Q6_K, one row, unrolled; R8 walks the offsets.
 func (k *panel512) sixes() {
 	e := k.e
 	e.zero(18)

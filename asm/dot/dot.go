@@ -47,7 +47,7 @@ import "unsafe"
 type Args struct {
 	W       unsafe.Pointer // first group of the first panel
 	WStep   int            // bytes from a panel to the next one of the same stream
-	WFar    int            // two streams: bytes from stream 0's panel to stream 1's panel
+	WFar    int            // Gemm: bytes from the first panel to the second
 	X       unsafe.Pointer // activations: float32, bfloat16 or int8 of row 0, at the first K
 	XStride int            // bytes from row to row
 	D       unsafe.Pointer // Act.D at the first block, row 0; float32 scales
@@ -56,7 +56,7 @@ type Args struct {
 	Mp      int            // bytes from block to block in D, SD and per-32 offsets: 4*Act.M
 	Y       unsafe.Pointer // outputs: float32, row 0, panel 0
 	YStride int            // bytes from row to row
-	YFar    int            // two streams: bytes from stream 0's outputs to stream 1's
+	YFar    int            // Gemm: bytes from the first panel's outputs to the second's
 	Groups  int            // groups of K
 	Panels  int            // panels per stream
 	Cont    int            // 0: start at zero; 1: continue the chains of Y

@@ -34,11 +34,6 @@ func vnniSmallQ8_0x5(a *Args)
 //go:noescape
 func vnniSmallQ8_0x6(a *Args)
 
-// vnniGemv2Q8_0 multiplies one activation row with two streams of Panels panels of Q8_0.
-//
-//go:noescape
-func vnniGemv2Q8_0(a *Args)
-
 // vnniGemvQ4_0 multiplies one activation row with Panels panels of Q4_0.
 //
 //go:noescape
@@ -68,11 +63,6 @@ func vnniSmallQ4_0x5(a *Args)
 //
 //go:noescape
 func vnniSmallQ4_0x6(a *Args)
-
-// vnniGemv2Q4_0 multiplies one activation row with two streams of Panels panels of Q4_0.
-//
-//go:noescape
-func vnniGemv2Q4_0(a *Args)
 
 // vnniGemvQ4_1 multiplies one activation row with Panels panels of Q4_1.
 //
@@ -104,11 +94,6 @@ func vnniSmallQ4_1x5(a *Args)
 //go:noescape
 func vnniSmallQ4_1x6(a *Args)
 
-// vnniGemv2Q4_1 multiplies one activation row with two streams of Panels panels of Q4_1.
-//
-//go:noescape
-func vnniGemv2Q4_1(a *Args)
-
 // vnniGemvQ5_0 multiplies one activation row with Panels panels of Q5_0.
 //
 //go:noescape
@@ -138,11 +123,6 @@ func vnniSmallQ5_0x5(a *Args)
 //
 //go:noescape
 func vnniSmallQ5_0x6(a *Args)
-
-// vnniGemv2Q5_0 multiplies one activation row with two streams of Panels panels of Q5_0.
-//
-//go:noescape
-func vnniGemv2Q5_0(a *Args)
 
 // vnniGemvQ5_1 multiplies one activation row with Panels panels of Q5_1.
 //
@@ -174,11 +154,6 @@ func vnniSmallQ5_1x5(a *Args)
 //go:noescape
 func vnniSmallQ5_1x6(a *Args)
 
-// vnniGemv2Q5_1 multiplies one activation row with two streams of Panels panels of Q5_1.
-//
-//go:noescape
-func vnniGemv2Q5_1(a *Args)
-
 // vnniGemvQ4_K multiplies one activation row with Panels panels of Q4_K.
 //
 //go:noescape
@@ -208,11 +183,6 @@ func vnniSmallQ4_Kx5(a *Args)
 //
 //go:noescape
 func vnniSmallQ4_Kx6(a *Args)
-
-// vnniGemv2Q4_K multiplies one activation row with two streams of Panels panels of Q4_K.
-//
-//go:noescape
-func vnniGemv2Q4_K(a *Args)
 
 // vnniGemvQ5_K multiplies one activation row with Panels panels of Q5_K.
 //
@@ -244,11 +214,6 @@ func vnniSmallQ5_Kx5(a *Args)
 //go:noescape
 func vnniSmallQ5_Kx6(a *Args)
 
-// vnniGemv2Q5_K multiplies one activation row with two streams of Panels panels of Q5_K.
-//
-//go:noescape
-func vnniGemv2Q5_K(a *Args)
-
 // vnniGemvQ6_K multiplies one activation row with Panels panels of Q6_K.
 //
 //go:noescape
@@ -279,35 +244,30 @@ func vnniSmallQ6_Kx5(a *Args)
 //go:noescape
 func vnniSmallQ6_Kx6(a *Args)
 
-// vnniGemv2Q6_K multiplies one activation row with two streams of Panels panels of Q6_K.
-//
-//go:noescape
-func vnniGemv2Q6_K(a *Args)
-
 // VNNI is the set of kernels that need AVX-512 VNNI.
 var VNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: vnniGemvQ8_0,
 		Small: []func(*Args){nil, nil, vnniSmallQ8_0x2, vnniSmallQ8_0x3, vnniSmallQ8_0x4, vnniSmallQ8_0x5, vnniSmallQ8_0x6},
-		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q8_0, Few: 48, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Few: 48, Folds: true},
 	Q4_0: {Gemv: vnniGemvQ4_0,
 		Small: []func(*Args){nil, nil, vnniSmallQ4_0x2, vnniSmallQ4_0x3, vnniSmallQ4_0x4, vnniSmallQ4_0x5, vnniSmallQ4_0x6},
-		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q4_0, Few: 48, Unpack: vnniUnpackQ4_0, UnpackedBytes: 1088, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ4_0, UnpackedBytes: 1088, Few: 48, Folds: true},
 	Q4_1: {Gemv: vnniGemvQ4_1,
 		Small: []func(*Args){nil, nil, vnniSmallQ4_1x2, vnniSmallQ4_1x3, vnniSmallQ4_1x4, vnniSmallQ4_1x5, vnniSmallQ4_1x6},
-		Gemm:  []func(*Args){nil, vnniGemmQ8Mx1, vnniGemmQ8Mx2, vnniGemmQ8Mx3, vnniGemmQ8Mx4, vnniGemmQ8Mx5, vnniGemmQ8Mx6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q4_1, Few: 48, Unpack: vnniUnpackQ4_1, UnpackedBytes: 1152, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ8Mx1, vnniGemmQ8Mx2, vnniGemmQ8Mx3, vnniGemmQ8Mx4, vnniGemmQ8Mx5, vnniGemmQ8Mx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ4_1, UnpackedBytes: 1152, Few: 48, Folds: true},
 	Q5_0: {Gemv: vnniGemvQ5_0,
 		Small: []func(*Args){nil, nil, vnniSmallQ5_0x2, vnniSmallQ5_0x3, vnniSmallQ5_0x4, vnniSmallQ5_0x5, vnniSmallQ5_0x6},
-		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q5_0, Few: 48, Unpack: vnniUnpackQ5_0, UnpackedBytes: 1088, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ8x1, vnniGemmQ8x2, vnniGemmQ8x3, vnniGemmQ8x4, vnniGemmQ8x5, vnniGemmQ8x6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ5_0, UnpackedBytes: 1088, Few: 48, Folds: true},
 	Q5_1: {Gemv: vnniGemvQ5_1,
 		Small: []func(*Args){nil, nil, vnniSmallQ5_1x2, vnniSmallQ5_1x3, vnniSmallQ5_1x4, vnniSmallQ5_1x5, vnniSmallQ5_1x6},
-		Gemm:  []func(*Args){nil, vnniGemmQ8Mx1, vnniGemmQ8Mx2, vnniGemmQ8Mx3, vnniGemmQ8Mx4, vnniGemmQ8Mx5, vnniGemmQ8Mx6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q5_1, Few: 48, Unpack: vnniUnpackQ5_1, UnpackedBytes: 1152, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ8Mx1, vnniGemmQ8Mx2, vnniGemmQ8Mx3, vnniGemmQ8Mx4, vnniGemmQ8Mx5, vnniGemmQ8Mx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ5_1, UnpackedBytes: 1152, Few: 48, Folds: true},
 	Q4_K: {Gemv: vnniGemvQ4_K,
 		Small: []func(*Args){nil, nil, vnniSmallQ4_Kx2, vnniSmallQ4_Kx3, vnniSmallQ4_Kx4, vnniSmallQ4_Kx5, vnniSmallQ4_Kx6},
-		Gemm:  []func(*Args){nil, vnniGemmQ4Kx1, vnniGemmQ4Kx2, vnniGemmQ4Kx3, vnniGemmQ4Kx4, vnniGemmQ4Kx5, vnniGemmQ4Kx6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q4_K, Few: 48, Unpack: vnniUnpackQ4_K, UnpackedBytes: 4416, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ4Kx1, vnniGemmQ4Kx2, vnniGemmQ4Kx3, vnniGemmQ4Kx4, vnniGemmQ4Kx5, vnniGemmQ4Kx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ4_K, UnpackedBytes: 4416, Few: 48, Folds: true},
 	Q5_K: {Gemv: vnniGemvQ5_K,
 		Small: []func(*Args){nil, nil, vnniSmallQ5_Kx2, vnniSmallQ5_Kx3, vnniSmallQ5_Kx4, vnniSmallQ5_Kx5, vnniSmallQ5_Kx6},
-		Gemm:  []func(*Args){nil, vnniGemmQ4Kx1, vnniGemmQ4Kx2, vnniGemmQ4Kx3, vnniGemmQ4Kx4, vnniGemmQ4Kx5, vnniGemmQ4Kx6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q5_K, Few: 48, Unpack: vnniUnpackQ5_K, UnpackedBytes: 4416, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ4Kx1, vnniGemmQ4Kx2, vnniGemmQ4Kx3, vnniGemmQ4Kx4, vnniGemmQ4Kx5, vnniGemmQ4Kx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ5_K, UnpackedBytes: 4416, Few: 48, Folds: true},
 	Q6_K: {Gemv: vnniGemvQ6_K,
 		Small: []func(*Args){nil, nil, vnniSmallQ6_Kx2, vnniSmallQ6_Kx3, vnniSmallQ6_Kx4, vnniSmallQ6_Kx5, vnniSmallQ6_Kx6},
-		Gemm:  []func(*Args){nil, vnniGemmQ6Kx1, vnniGemmQ6Kx2, vnniGemmQ6Kx3, vnniGemmQ6Kx4, vnniGemmQ6Kx5, vnniGemmQ6Kx6}, Tile: 2, Sliced: true, Gemv2: vnniGemv2Q6_K, Few: 48, Unpack: vnniUnpackQ6_K, UnpackedBytes: 4416, Folds: true},
+		Gemm:  []func(*Args){nil, vnniGemmQ6Kx1, vnniGemmQ6Kx2, vnniGemmQ6Kx3, vnniGemmQ6Kx4, vnniGemmQ6Kx5, vnniGemmQ6Kx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ6_K, UnpackedBytes: 4416, Few: 48, Folds: true},
 }}

@@ -70,15 +70,14 @@ func (l Layout) RowBytes(k int) int {
 
 // Kernels are the functions of one layout on one tier. Every function computes what Args describes.
 type Kernels struct {
-	Gemv  func(*Args) // one activation row × Panels panels
-	Gemv2 func(*Args) // one activation row × two streams of Panels panels, WFar and YFar apart; nil: none
+	Gemv func(*Args) // one activation row × Panels panels
 
 	// Small[r] computes r activation rows × Panels panels straight from the packed form; entries 0 and 1 are nil. Its length
 	// is one more than the most rows; nil: none.
 	Small []func(*Args)
 	Few   int // the most rows that are faster this way, in several turns if need be; 0: as many as Small has
 
-	Sliced bool // Gemv, Gemv2 and Small heed Args.Slices: the slices' outputs are 16 apart
+	Sliced bool // Gemv and Small heed Args.Slices: the slices' outputs are 16 apart
 	Folds  bool // Gemm heeds Args.Slices and adds the slices as the tree of GoFold; it heeds Bias and Add, and prefetches from Src on
 
 	// Gemm[r] computes r activation rows × one tile of Tile (1 or 2) panels; the second panel lies WFar behind the first, its

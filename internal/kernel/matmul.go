@@ -50,18 +50,16 @@ const (
 	// decodeK is how many elements along K of 64 rows a Direct format decodes at a time; whole blocks of every type.
 	decodeK = 256
 
-	// prefetch distances in bytes with one stream and two. A K-quant group is a long stretch of arithmetic, more than the core's
-	// reorder window holds, so hardware prefetch alone reaches half of the bandwidth.
-	prefetch1, prefetch2 = 8192, 4096
+	// prefetch distances in bytes. A K-quant group is a long stretch of arithmetic, more than the core's reorder window holds, so
+	// hardware prefetch alone reaches half of the bandwidth. With two threads on one memory (roof 42 to 45 GB/s) 16 KiB instead of 8
+	// read BF16 with 41.9 instead of 37.8 GB/s, Q5_K with 38.2 instead of 33.7, the others 0 to 4 % faster or slower; with one thread
+	// (roof 38) BF16 was 3 % faster, Q4_K and Q6_K 3 % slower. Two streams from far places, which one thread read 1 to 4 % faster (Q8_0 6 %
+	// slower), lost 4 to 10 % with two threads, and start cold at every call.
+	prefetchNear, prefetchFar = 8192, 16384
 
 	accBytes  = 4096     // dot.Args.Acc
 	outFloats = 32 << 10 // outputs that await folding
 	rowsBytes = 4 * decodeK * 64
-
-	// far2Bytes is the least that each of the two streams of a Gemv2 kernel must have. The second one starts cold at every call, while
-	// a single stream has prefetched the beginning of the next call: in calls of 64 to 256 KiB, Q4_0 read 30 to 34 GB/s with two streams
-	// and 35.3 with one (BF16 the same with both); with large ones two are 0 to 3 % faster.
-	far2Bytes = 1 << 20
 )
 
 // Scratch is one worker's memory for Matmul. Matmul grows it when it is too small; a caller that must not allocate in its hot
@@ -273,25 +271,12 @@ func evenly(rows, most int) int {
 // run computes rows x np panels, each of them several slices, from s.args.W to s.args.Y.
 func (f *Format) run(s *Scratch, rows, np, slices int) {
 	a := &s.args
-	a.Pf = prefetch1 &^ s.noPf
-	switch half := np / 2 * slices; {
-	case rows > 1:
-		a.Panels = np * slices
-		call(f.kernels.Small[rows], a)
-		return
-	case f.kernels.Gemv2 != nil && half*a.WStep >= far2Bytes:
-		a.Panels, a.Pf = half, prefetch2&^s.noPf
-		a.WFar, a.YFar = half*a.WStep, 4*half*f.PanelRows
-		call(f.kernels.Gemv2, a)
-		if np%2 == 0 {
-			return
-		}
-		a.W, a.Y, a.Pf = unsafe.Add(a.W, 2*a.WFar), unsafe.Add(a.Y, 2*a.YFar), prefetch1&^s.noPf
-		a.Panels = slices
-	default:
-		a.Panels = np * slices
+	a.Pf, a.Panels = f.ahead&^s.noPf, np*slices
+	kernel := f.kernels.Gemv
+	if rows > 1 {
+		kernel = f.kernels.Small[rows]
 	}
-	call(f.kernels.Gemv, a)
+	call(kernel, a)
 }
 
 // tiles computes many rows for integer layouts: blocks of rows, pairs of panels (unpacked once per block), micro-kernels over the
@@ -314,7 +299,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 				groupBytes = f.kernels.UnpackedBytes
 				far = groups * groupBytes
 				for i := range np {
-					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetch1&^s.noPf
+					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetchNear&^s.noPf
 					call(f.kernels.Unpack, a)
 				}
 				base = unsafe.Pointer(&s.work()[0])

@@ -374,9 +374,6 @@ func TestKernelsContinue(t *testing.T) {
 				}
 			}
 			test("Gemv", f.kernels.Gemv, packed, size, group, 1, 2)
-			if f.kernels.Gemv2 != nil {
-				test("Gemv2", f.kernels.Gemv2, packed, size, group, 1, 1)
-			}
 			for r := 2; r < min(7, len(f.kernels.Small)); r++ {
 				test("Small", f.kernels.Small[r], packed, size, group, r, 2)
 			}

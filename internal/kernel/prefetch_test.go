@@ -23,7 +23,7 @@ func distances(t *testing.T, tab *Table, qt quant.Type, s *Scratch) map[int]bool
 		}
 		return func(a *dot.Args) { seen[a.Pf] = true; k(a) }
 	}
-	f.kernels.Gemv, f.kernels.Gemv2, f.kernels.Unpack = spy(f.kernels.Gemv), spy(f.kernels.Gemv2), spy(f.kernels.Unpack)
+	f.kernels.Gemv, f.kernels.Unpack = spy(f.kernels.Gemv), spy(f.kernels.Unpack)
 	f.kernels.Small = slices.Clone(f.kernels.Small)
 	for i, k := range f.kernels.Small {
 		f.kernels.Small[i] = spy(k)

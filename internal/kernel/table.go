@@ -34,6 +34,7 @@ type Format struct {
 	kernels dot.Kernels
 	packer  dot.Packer
 	fold    func(*dot.Args)
+	ahead   int // bytes that kernels prefetch ahead
 }
 
 // For is the table of tier t on a machine with features f, which must allow the tier (isa.Check). Tables are made once at start.
@@ -128,6 +129,11 @@ func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
 		if k := sets[i].Of[f.layout]; k.Gemv != nil {
 			f.kernels = k
 		}
+	}
+	f.ahead = prefetchNear
+	switch f.layout {
+	case dot.F32, dot.F16, dot.BF16, dot.Q5_0, dot.Q5_1, dot.Q5_K:
+		f.ahead = prefetchFar
 	}
 	if f.fold = dot.Fold; len(sets) == 1 {
 		f.fold = dot.GoFold
