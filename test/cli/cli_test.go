@@ -45,7 +45,7 @@ func buildPrograms(t testing.TB) string {
 				}
 			}
 		}
-		cmd := exec.Command("go", append(args, "ck/cmd/ckrun", "ck/cmd/ckbench")...)
+		cmd := exec.Command("go", append(args, "ck/cmd/ckrun", "ck/cmd/ckbench", "ck/cmd/cktopo")...)
 		p.out, p.err = cmd.CombinedOutput()
 	})
 	if p.err != nil {
@@ -154,7 +154,7 @@ func exited(pid int) bool {
 // TestManPage compares man/ with what the programs print.
 func TestManPage(t *testing.T) {
 	dir, root := buildPrograms(t), testkit.Root(t)
-	for _, program := range []string{"ckrun", "ckbench"} {
+	for _, program := range []string{"ckrun", "ckbench", "cktopo"} {
 		for file, args := range map[string][]string{
 			"man/" + program + ".1":                {"--man"},
 			"man/completions/" + program + ".bash": {"--completion", "bash"},

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"ck/internal/topo"
+)
+
+// healthy is a machine of two nodes of four cores with nothing to find but notes.
+func healthy() *topo.Survey {
+	s := &topo.Survey{Arch: "x86_64", Cores: 8, SMT: 1, Caches: []topo.Shape{{Level: 1, Type: "data", Bytes: 32 << 10, CPUs: 1, Count: 8}},
+		Distance: [][]int{{10, 21}, {21, 10}}}
+	for i := range 8 {
+		s.CPUs = append(s.CPUs, topo.CPU{ID: i, Package: i / 4, Core: i, Lead: i, Node: i / 4})
+		s.Affinity = append(s.Affinity, i)
+		s.Present = append(s.Present, i)
+	}
+	for i := range 2 {
+		s.Packages = append(s.Packages, topo.Package{ID: i, CPUs: s.Affinity[4*i : 4*i+4], Cores: 4, Nodes: []int{i}})
+		s.Nodes = append(s.Nodes, topo.Node{ID: i, CPUs: s.Affinity[4*i : 4*i+4], MemTotal: 32 << 30, MemFree: 30 << 30, Allowed: true})
+		s.Memory = append(s.Memory, topo.NodeMemory{Kind: topo.DRAM, Tier: -1, Package: i})
+	}
+	s.MemTotal, s.MemFree = 64<<30, 60<<30
+	s.ISA.Tiers = []string{"go", "avx2"}
+	s.Settings = topo.Settings{THP: "madvise", THPDefrag: "madvise", NUMABalancing: "0", Governor: "performance", Driver: "acpi-cpufreq", Turbo: "on",
+		Swappiness: "60", Overcommit: "0", ZoneReclaim: "0", Memlock: -1, AddressSpace: -1, Mitigations: []string{}, ClockSource: "tsc",
+		PageCacheByNode: []int64{8 << 30, 8 << 30}}
+	return s
+}
+
+func ids(r report) []string {
+	var out []string
+	for _, f := range r.Findings {
+		out = append(out, f.ID)
+	}
+	return out
+}
+
+func TestHealthy(t *testing.T) {
+	if r := check(healthy()); r.Matters != 0 || !slices.Equal(ids(r), []string{"memory-channels"}) {
+		t.Errorf("findings %v", ids(r))
+	}
+}
+
+// Each rule finds what it is for, with an effect and a command, and nothing else finds it too.
+func TestRules(t *testing.T) {
+	cases := map[string]struct {
+		change func(*topo.Survey)
+		what   string // part of the text
+		also   []string
+	}{
+		"quota":                  {func(s *topo.Survey) { s.Quota = topo.Quota{CPUs: 2, Group: "/a"} }, "2 workers instead of 8: a prompt is processed at 25 %", nil},
+		"quota-fraction":         {func(s *topo.Survey) { s.Quota = topo.Quota{CPUs: 8.5, Group: "/a"} }, "8.5 CPUs", nil},
+		"cpus-not-allowed":       {func(s *topo.Survey) { s.Affinity = []int{0, 1} }, "2 of 8 cores", nil},
+		"cpus-offline":           {func(s *topo.Survey) { s.Offline = []int{8, 9} }, "2 CPUs offline: 8-9", nil},
+		"nodes-not-allowed":      {func(s *topo.Survey) { s.DisallowedNodes = []int{1} }, "50 % of the memory", nil},
+		"memory-limit":           {func(s *topo.Survey) { s.Limits = []topo.MemLimit{{Group: "/a", Max: 1 << 30, Left: 1 << 29}} }, "1 GiB in cgroup /a", nil},
+		"memory-taken":           {func(s *topo.Survey) { s.MemFree = 1 << 30 }, "1 GiB of 64 GiB", nil},
+		"swap-in-use":            {func(s *topo.Survey) { s.Settings.SwapUsed = 1 << 30 }, "1 GiB of swap", nil},
+		"swappiness":             {func(s *topo.Survey) { s.Settings.SwapTotal = 1 << 30 }, "swappiness 60", nil},
+		"numa-balancing":         {func(s *topo.Survey) { s.Settings.NUMABalancing = "1" }, "is on", nil},
+		"zone-reclaim":           {func(s *topo.Survey) { s.Settings.ZoneReclaim = "1" }, "vm.zone_reclaim_mode=1", nil},
+		"page-cache-on-one-node": {func(s *topo.Survey) { s.Settings.PageCacheByNode = []int64{1 << 30, 20 << 30} }, "distance up to 21 instead of 10", nil},
+		"nodes-without-memory":   {func(s *topo.Survey) { s.Nodes[1].MemTotal, s.Memory[1].Kind = 0, topo.None }, "nodes 1 have CPUs and no memory", nil},
+		"nodes-uneven":           {func(s *topo.Survey) { s.Nodes[1].MemTotal = 64 << 30 }, "between 32 GiB and 64 GiB", nil},
+		"distances":              {func(s *topo.Survey) { s.Distance = [][]int{{10, 10}, {10, 10}} }, "equal", nil},
+		"far-memory": {func(s *topo.Survey) {
+			s.Nodes = append(s.Nodes, topo.Node{ID: 2, MemTotal: 16 << 30, Allowed: true})
+			s.Memory = append(s.Memory, topo.NodeMemory{Kind: topo.HBM})
+			s.Settings.PageCacheByNode = []int64{0, 0, 0}
+		}, "16 GiB HBM", nil},
+		"thp":                  {func(s *topo.Survey) { s.Settings.THP = "never" }, "are off", nil},
+		"thp-defrag":           {func(s *topo.Survey) { s.Settings.THPDefrag = "always" }, "at once", nil},
+		"huge-pages-set-aside": {func(s *topo.Survey) { s.HugePages = []topo.HugePool{{PageBytes: 1 << 30, Total: 32, Free: 32}} }, "32 GiB", nil},
+		"huge-pages-empty":     {func(s *topo.Survey) { s.HugePages = []topo.HugePool{{PageBytes: 2 << 20}} }, "empty", nil},
+		"governor":             {func(s *topo.Survey) { s.Settings.Governor = "powersave" }, "powersave of driver acpi-cpufreq", []string{"governor-slow"}},
+		"governor-slow":        {func(s *topo.Survey) { s.Settings.Governor = "performance,schedutil" }, "schedutil", nil},
+		"turbo":                {func(s *topo.Survey) { s.Settings.Turbo = "off" }, "are off", nil},
+		"temperature": {func(s *topo.Survey) {
+			s.Thermal = []topo.ThermalZone{{Zone: "z0", Type: "x86_pkg_temp", Celsius: 97, Readable: true}}
+		}, "z0 x86_pkg_temp 97 °C", nil},
+		"power-limit": {func(s *topo.Survey) {
+			s.Power = []topo.PowerZone{{Zone: "intel-rapl:0", Limits: []topo.PowerLimit{{Name: "long_term", Watts: 150, MaxWatts: 350}}}}
+		}, "150 W of 350 W", nil},
+		"smt":          {func(s *topo.Survey) { s.SMT = 2 }, "2 threads", nil},
+		"tier":         {func(s *topo.Survey) { s.ISA.Tiers = []string{"go"} }, "AVX2", nil},
+		"architecture": {func(s *topo.Survey) { s.Arch, s.ISA.Tiers = "aarch64", []string{"go"} }, "aarch64", nil},
+		"flat-guest": {func(s *topo.Survey) {
+			s.Settings.Hypervisor = true
+			s.Packages = make([]topo.Package, 8)
+		}, "8 packages of one CPU each", []string{"hypervisor"}},
+		"hypervisor":      {func(s *topo.Survey) { s.Settings.Hypervisor = true }, "virtual machine", nil},
+		"caches-not-told": {func(s *topo.Survey) { s.Caches = nil }, "caches", nil},
+		"memory-channels": {func(*topo.Survey) {}, "channels", nil},
+		"mitigations":     {func(s *topo.Survey) { s.Settings.Mitigations = []string{"spectre_v2: Mitigation: Retpolines"} }, "1 mitigation", nil},
+		"gather":          {func(s *topo.Survey) { s.Settings.Mitigations = []string{"gather_data_sampling: Mitigation: Microcode"} }, "gather", []string{"mitigations"}},
+		"address-space":   {func(s *topo.Survey) { s.Settings.AddressSpace = 1 << 30 }, "ulimit -v is 1 GiB", nil},
+		"locked-memory":   {func(s *topo.Survey) { s.Settings.Memlock = 8 << 20 }, "ulimit -l is 8 MiB", nil},
+		"overcommit":      {func(s *topo.Survey) { s.Settings.Overcommit = "2" }, "overcommit_memory=2", nil},
+		"clock-source":    {func(s *topo.Survey) { s.Settings.ClockSource = "hpet" }, "hpet", nil},
+		"isolated":        {func(s *topo.Survey) { s.Settings.Isolated = []int{2, 3} }, "2-3", nil},
+		"accelerators": {func(s *topo.Survey) {
+			s.DSA = []topo.Accelerator{{Name: "dsa0", Queues: []topo.Queue{{Name: "wq0.0", State: "enabled", Type: "user", Why: "no"}}}}
+		}, "wq0.0: no", nil},
+		"missing": {func(s *topo.Survey) { s.Missing = []string{"a", "b"} }, "2 things", nil},
+	}
+	for _, r := range rules {
+		c, ok := cases[r.id]
+		if !ok {
+			t.Errorf("rule %s has no case", r.id)
+			continue
+		}
+		s := healthy()
+		c.change(s)
+		rep := check(s)
+		i := slices.IndexFunc(rep.Findings, func(f finding) bool { return f.ID == r.id })
+		if i < 0 {
+			t.Errorf("%s: not found among %v", r.id, ids(rep))
+			continue
+		}
+		f := rep.Findings[i]
+		if f.Effect == "" || f.Mend == "" || f.Severity != r.severity || !strings.Contains(f.What+"; "+f.Effect, c.what) {
+			t.Errorf("%s: %+v, want %q", r.id, f, c.what)
+		}
+		if wantMatters := r.severity == serious; (rep.Matters > 0) != wantMatters {
+			t.Errorf("%s: %d findings matter", r.id, rep.Matters)
+		}
+		for _, id := range ids(rep) {
+			if id != r.id && id != "memory-channels" && !slices.Contains(c.also, id) {
+				t.Errorf("%s: also found %s", r.id, id)
+			}
+		}
+	}
+	if len(cases) != len(rules) {
+		t.Errorf("%d cases for %d rules", len(cases), len(rules))
+	}
+}
+
+// A tree that tells nothing has few findings, and says which tests could not be made.
+func TestUnknown(t *testing.T) {
+	r := check(&topo.Survey{Settings: topo.Settings{Memlock: -2, AddressSpace: -2}, Machine: topo.Machine{CPUs: []topo.CPU{{}}, Affinity: []int{0}, Nodes: []topo.Node{{CPUs: []int{0}, Allowed: true}}}})
+	for _, id := range []string{"thp", "governor", "turbo", "numa-balancing", "tier", "mitigations", "power-limit", "address-space", "locked-memory"} {
+		if !slices.Contains(r.Unknown, id) {
+			t.Errorf("%s is not among the unknown %v", id, r.Unknown)
+		}
+	}
+	if r.Matters > 0 {
+		t.Errorf("findings %v", ids(r))
+	}
+}
