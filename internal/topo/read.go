@@ -14,12 +14,15 @@ import (
 )
 
 const (
-	maxCPU  = 1 << 16 // above NR_CPUS of any kernel
-	maxFile = 1 << 20 // bytes; no file that is read here is longer
+	maxCPU  = 1 << 14 // twice the largest NR_CPUS of Linux
+	maxText = 1 << 20 // bytes; no file that is read as a whole is longer
 )
 
-// tree is the files to read, below /.
-type tree struct{ fs.FS }
+// tree is the files to read, below /, and what was found wrong with them if anybody wants to know.
+type tree struct {
+	fs.FS
+	notes *notes
+}
 
 // open opens a file by its path from the root, with or without a slash before it.
 func (r tree) open(name string) (fs.File, error) {
@@ -28,22 +31,41 @@ func (r tree) open(name string) (fs.File, error) {
 
 // text is a file's content without blanks at its end; "" if it is absent, unreadable or empty.
 func (r tree) text(name string) string {
+	s, whole := r.head(name, maxText)
+	if !whole {
+		r.notes.add("%s is longer than %d KiB and was not read", name, maxText>>10)
+		return ""
+	}
+	return strings.Trim(s, " \t\n\x00") // some old kernels end a list with a zero byte
+}
+
+// head is the first n bytes of a file, and whether that is all of it.
+func (r tree) head(name string, n int64) (string, bool) {
 	f, err := r.open(name)
 	if err != nil {
-		return ""
+		r.notes.unreadable(name, err)
+		return "", true
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile))
+	b, err := io.ReadAll(io.LimitReader(f, n+1))
 	if err != nil {
-		return ""
+		r.notes.unreadable(name, err)
+		return "", true
 	}
-	return strings.Trim(string(b), " \t\n\x00") // some old kernels end a list with a zero byte
+	if int64(len(b)) > n {
+		return string(b[:n]), false
+	}
+	return string(b), true
 }
 
 // number is a file's content as a number, or def.
 func (r tree) number(name string, def int64) int64 {
-	n, err := strconv.ParseInt(r.text(name), 10, 64)
+	s := r.text(name)
+	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
+		if s != "" && s != "max" {
+			r.notes.add("%s is %.40q, which is no number", name, s)
+		}
 		return def
 	}
 	return n
@@ -61,9 +83,11 @@ func (r tree) list(names ...string) ([]int, bool) {
 		if isMap(name) {
 			parse = parseMap
 		}
-		if ids, err := parse(r.text(name)); err == nil {
+		ids, err := parse(r.text(name))
+		if err == nil {
 			return ids, true
 		}
+		r.notes.add("%s: %v", name, err)
 	}
 	return nil, false
 }
@@ -71,7 +95,8 @@ func (r tree) list(names ...string) ([]int, bool) {
 // isMap tells by a file's name whether it holds a bit map (Documentation/admin-guide/cputopology.rst).
 func isMap(name string) bool {
 	switch path.Base(name) {
-	case "cpumap", "shared_cpu_map", "thread_siblings", "core_cpus":
+	case "cpumap", "shared_cpu_map", "thread_siblings", "core_cpus", "core_siblings", "package_cpus", "die_cpus", "cluster_cpus",
+		"book_siblings", "drawer_siblings":
 		return true
 	}
 	return false
@@ -80,6 +105,7 @@ func isMap(name string) bool {
 // parseList reads the kernel's list format: "0-3,8,10-11"; "" is empty.
 func parseList(s string) ([]int, error) {
 	var ids []int
+	sorted := true
 	if s == "" {
 		return nil, nil
 	}
@@ -93,6 +119,8 @@ func parseList(s string) ([]int, error) {
 		if err != nil || hi < lo || hi >= maxCPU {
 			return nil, fmt.Errorf("bad list of numbers %.60q", s)
 		}
+		sorted = sorted && (len(ids) == 0 || ids[len(ids)-1] < int(lo))
+		ids = slices.Grow(ids, int(hi-lo+1))
 		for id := lo; id <= hi; id++ {
 			ids = append(ids, int(id))
 		}
@@ -100,8 +128,11 @@ func parseList(s string) ([]int, error) {
 			return nil, fmt.Errorf("list of numbers %.60q is too long", s)
 		}
 	}
-	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	if !sorted {
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+	}
+	return ids, nil
 }
 
 // parseMap reads the kernel's bit map format: groups of 32 bits in hex, the highest first: "00000000,0000000f".
@@ -161,7 +192,7 @@ func Read(root string) (Machine, error) {
 	} else if !st.IsDir() {
 		return Machine{}, fmt.Errorf("topology: %s is not a directory that holds proc and sys", root)
 	}
-	m, ok := read(tree{os.DirFS(root)}, live)
+	m, ok := read(tree{FS: os.DirFS(root)}, live)
 	if !ok {
 		return Machine{}, fmt.Errorf("topology: %s names no CPUs (looked for sys/devices/system/cpu and proc/self/status)", root)
 	}
@@ -381,9 +412,15 @@ func parseSize(s string) int64 {
 // intersect is what is in both ascending lists.
 func intersect(a, b []int) []int {
 	var both []int
-	for _, id := range a {
-		if _, ok := slices.BinarySearch(b, id); ok {
-			both = append(both, id)
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			both = append(both, a[0])
+			a, b = a[1:], b[1:]
 		}
 	}
 	return both

@@ -132,8 +132,8 @@ type Settings struct {
 	SwapUsed        int64    // bytes
 	Overcommit      string   // vm.overcommit_memory
 	ZoneReclaim     string   // vm.zone_reclaim_mode
-	Memlock         int64    // ulimit -l of this process, bytes; -1: unlimited; live systems only
-	AddressSpace    int64    // ulimit -v, bytes; -1: unlimited
+	Memlock         int64    // ulimit -l of this process, bytes; -1: unlimited, -2: not told
+	AddressSpace    int64    // ulimit -v, bytes; -1: unlimited, -2: not told
 	Mitigations     []string // vulnerability: mitigation, those that are active
 	ClockSource     string
 	Hypervisor      bool
@@ -249,6 +249,7 @@ type DAX struct {
 	Resource         int64  // first address; -1: not told
 	TargetNode, Node int    // -1: none
 	Driver           string // "kmem": system RAM; "device_dax": mapped by programs; "": none bound, or not told
+	path             string // of its folder, which tells on what it stands
 }
 
 // An RDMA is one port of an InfiniBand or RoCE device.

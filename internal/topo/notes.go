@@ -1,0 +1,62 @@
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+// maxAlike is how many sentences of one kind are worth reading.
+const maxAlike = 3
+
+// notes collects what is missing or makes no sense, one sentence each. A nil notes drops them: the engine does not ask.
+type notes struct {
+	kinds []string // formats, in the order in which they came up
+	lists map[string][]string
+	more  map[string]int
+}
+
+func (n *notes) add(format string, args ...any) {
+	if n == nil {
+		return
+	}
+	if n.lists == nil {
+		n.lists, n.more = map[string][]string{}, map[string]int{}
+	}
+	list := n.lists[format]
+	if list == nil {
+		n.kinds = append(n.kinds, format)
+	}
+	if len(list) == maxAlike {
+		n.more[format]++
+		return
+	}
+	if s := fmt.Sprintf(format, args...); !slices.Contains(list, s) {
+		n.lists[format] = append(list, s)
+	}
+}
+
+// unreadable notes a file that is there and cannot be read. Files that only root may read are no news.
+func (n *notes) unreadable(name string, err error) {
+	if n == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return
+	}
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	n.add("%s cannot be read: %v", name, err)
+}
+
+// all is the sentences.
+func (n *notes) all() []string {
+	var all []string
+	for _, k := range n.kinds {
+		all = append(all, n.lists[k]...)
+		if m := n.more[k]; m > 0 {
+			all[len(all)-1] += fmt.Sprintf(" (and %d more like this)", m)
+		}
+	}
+	return all
+}
