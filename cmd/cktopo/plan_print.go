@@ -1,0 +1,496 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"ck/internal/cli"
+	"ck/internal/cost"
+)
+
+// planDoc is what plan says; the tags are the names in JSON. Times are seconds, sizes bytes, rates per second.
+type planDoc struct {
+	Schema string       `json:"schema"`
+	Plans  []planResult `json:"plans"` // machines, and within each the types
+}
+
+type planResult struct {
+	Model     modelFacts       `json:"model"`
+	Machine   machineFacts     `json:"machine"`
+	Use       useFacts         `json:"use"`
+	Memory    memoryFacts      `json:"memory"`
+	Placement []placementFacts `json:"placement"`
+	Prefill   *phaseFacts      `json:"prefill"` // null: the roofs are not known
+	Decode    *phaseFacts      `json:"decode"`
+	NoSpeed   string           `json:"no_speed,omitempty"`
+	FirstUse  *firstFacts      `json:"first_use"`
+	Claims    []claimFacts     `json:"claims"`
+	Networks  []networkFacts   `json:"networks"`
+	Training  trainingFacts    `json:"training"`
+	Commands  []commandFacts   `json:"commands"`
+}
+
+type modelFacts struct {
+	Name    string  `json:"name"`
+	Type    string  `json:"type"`
+	Params  float64 `json:"params"`
+	Layers  int     `json:"layers"`
+	Hidden  int     `json:"hidden"`
+	Heads   int     `json:"heads"`
+	KVHeads int     `json:"kv_heads"`
+	Vocab   int     `json:"vocab"`
+	Context int     `json:"context"`
+}
+
+type machineFacts struct {
+	Name      string             `json:"name"`
+	Sockets   int                `json:"sockets"`
+	Nodes     int                `json:"nodes"`
+	Cores     int                `json:"cores"`
+	ISA       string             `json:"isa"`
+	Tier      string             `json:"tier"`       // of the kernels
+	Read      float64            `json:"read_bytes"` // 0: not known
+	Why       string             `json:"read_from"`
+	Theory    float64            `json:"theory_bytes"`
+	PeakOps   map[string]float64 `json:"peak_ops"`  // of the kernels' tier, all cores
+	BoundOps  map[string]float64 `json:"bound_ops"` // of the best tier
+	MemoryCap int64              `json:"memory"`    // for a model; 0: not told
+}
+
+type useFacts struct {
+	Prompt  int    `json:"prompt"`
+	Context int    `json:"context"`
+	Rows    int    `json:"rows"`
+	UBatch  int    `json:"ubatch"`
+	KV      string `json:"kv"`
+	Threads int    `json:"threads"`
+}
+
+type partFacts struct {
+	Class  string  `json:"class"`
+	Params float64 `json:"params"`
+	Bytes  int64   `json:"bytes"`
+	Panels int64   `json:"panels"`
+}
+
+type layoutFacts struct {
+	Layout   string           `json:"layout"`
+	KVHeads  int              `json:"kv_heads"`
+	Position map[string]int64 `json:"bytes_per_position"` // by cache type
+}
+
+type memoryFacts struct {
+	Parts       []partFacts   `json:"weights"`
+	File        int64         `json:"file"`
+	Panels      int64         `json:"panels"`
+	KVPosition  int64         `json:"kv_per_position"`
+	KV          int64         `json:"kv"`
+	Layouts     []layoutFacts `json:"kv_layouts"`
+	Activations int64         `json:"activations"`
+	Need        int64         `json:"need"`      // panels, cache, activations
+	NeedFile    int64         `json:"need_file"` // without panels: file, cache, activations
+	Fits        *bool         `json:"fits"`      // panels; null: the machine's memory is not told
+	FileFits    *bool         `json:"file_fits"`
+}
+
+type placementFacts struct {
+	Node    int   `json:"node"`
+	Cores   int   `json:"cores"`
+	Weights int64 `json:"weights"`
+	KVHeads int   `json:"kv_heads"` // 0: fewer heads than nodes, split by position
+	KV      int64 `json:"kv"`
+	Memory  int64 `json:"memory"` // 0: not told
+}
+
+type phaseFacts struct {
+	Low         float64 `json:"low"` // tokens a second
+	Expected    float64 `json:"expected"`
+	High        float64 `json:"high"`
+	Bound       float64 `json:"bound"`
+	Seconds     float64 `json:"seconds"` // of the prompt, of one walk of decode
+	Matmul      float64 `json:"matmul"`
+	Attention   float64 `json:"attention"`
+	Elementwise float64 `json:"elementwise"`
+	Meetings    float64 `json:"barriers"`
+	Barriers    int     `json:"barrier_count"`
+	Bytes       float64 `json:"bytes"`
+	Ops         float64 `json:"ops"`
+}
+
+type firstFacts struct {
+	First float64 `json:"first_walk"` // longer
+	Stay  float64 `json:"packing"`    // over the next walks
+}
+
+type claimFacts struct {
+	Claim    string  `json:"claim"`
+	Need     float64 `json:"need"`
+	Has      float64 `json:"has"`
+	Unit     string  `json:"unit"`
+	Kind     string  `json:"kind"`
+	Times    float64 `json:"times"` // need / has
+	Possible bool    `json:"possible"`
+	Expected string  `json:"expected"`
+}
+
+type networkFacts struct {
+	Network   string  `json:"network"`
+	Ranks     int     `json:"ranks"`
+	Decode    float64 `json:"decode"` // a walk
+	Prompt    float64 `json:"prompt"`
+	Gradients float64 `json:"gradients"` // a step of training
+}
+
+type trainingFacts struct {
+	Tokens      int     `json:"tokens"` // of a sequence
+	Full        int64   `json:"full"`
+	LoRA        int64   `json:"lora"`
+	LoRARank    int     `json:"lora_rank"`
+	LoRAParams  float64 `json:"lora_params"`
+	Activations int64   `json:"activations"`
+	Ranks       int     `json:"ranks"`
+	Sharded     int64   `json:"sharded"`
+	FullOps     float64 `json:"full_ops_per_token"`
+	LoRAOps     float64 `json:"lora_ops_per_token"`
+	FullRate    float64 `json:"full_tokens_per_s_at_peak"` // 0: the peak is not known
+	LoRARate    float64 `json:"lora_tokens_per_s_at_peak"`
+	FullFits    *bool   `json:"full_fits"`
+	LoRAFits    *bool   `json:"lora_fits"`
+	Machines    int     `json:"machines"` // of this memory for full training; 0: no number, or not told
+}
+
+type commandFacts struct {
+	For  string `json:"for"`
+	Line string `json:"line"`
+}
+
+// factsOf describes the machine.
+func factsOf(x planMachine) machineFacts {
+	bw, why := x.ReadBandwidth()
+	if x.why != "" {
+		why = x.why
+	}
+	f := machineFacts{Name: x.Name, Sockets: x.Sockets, Nodes: x.Nodes, Cores: x.Cores, ISA: x.ISA, Tier: x.KernelTier().String(), Read: bw, Why: why,
+		Theory: x.TheoryBandwidth(), PeakOps: map[string]float64{}, BoundOps: map[string]float64{}, MemoryCap: x.memory}
+	bound := x.Bound()
+	for _, k := range []string{"int8", "bf16", "f32"} {
+		f.PeakOps[k], f.BoundOps[k] = x.Peak(x.KernelTier(), k, x.Cores), bound.Peak[k]
+	}
+	return f
+}
+
+// memoryOf says what is needed and whether it fits into so many bytes.
+func memoryOf(m *cost.Model, mem cost.Memory, limit int64) memoryFacts {
+	f := memoryFacts{File: mem.File, Panels: mem.Panels, KVPosition: mem.KVPosition, KV: mem.KV, Activations: mem.Activations,
+		Need: mem.Need(true), NeedFile: mem.Need(false)}
+	for _, p := range mem.Parts {
+		f.Parts = append(f.Parts, partFacts(p))
+	}
+	for _, l := range m.CacheLayouts() {
+		f.Layouts = append(f.Layouts, layoutFacts{l.Layout, l.Heads, l.Bytes})
+	}
+	if limit > 0 {
+		packed, file := f.Need <= limit, f.NeedFile <= limit
+		f.Fits, f.FileFits = &packed, &file
+	}
+	return f
+}
+
+// placementOf cuts weights and heads over the memory nodes.
+func placementOf(m *cost.Model, mem cost.Memory, x planMachine) []placementFacts {
+	_, heads := m.Heads()
+	var out []placementFacts
+	share := func(n, i int) int { return n*(i+1)/x.Nodes - n*i/x.Nodes }
+	for i := range x.Nodes {
+		p := placementFacts{Node: i, Cores: share(x.Cores, i), Weights: mem.Panels / int64(x.Nodes), KV: mem.KV / int64(x.Nodes), Memory: x.memory / int64(x.Nodes)}
+		if heads >= x.Nodes {
+			p.KVHeads = share(heads, i)
+			p.KV = mem.KV / int64(heads) * int64(p.KVHeads)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// secondsText is a time for people.
+func secondsText(s float64) string {
+	switch {
+	case math.IsInf(s, 0) || math.IsNaN(s):
+		return "never"
+	case s < 1e-3:
+		return fmt.Sprintf("%.3g us", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	case s < 999.5:
+		return fmt.Sprintf("%.3g s", s)
+	}
+	return fmt.Sprintf("%.0f s", s)
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	switch {
+	case n >= 1e12:
+		return fmt.Sprintf("%.3g TB", float64(n)/1e12)
+	case n >= 1e11:
+		return fmt.Sprintf("%.0f GB", float64(n)/1e9)
+	case n >= 1e9:
+		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.3g MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.3g kB", float64(n)/1e3)
+}
+
+// scaledText is a rate with a prefix: 5.12 P.
+func scaledText(x float64, unit string) string {
+	for _, u := range []struct {
+		at   float64
+		name string
+	}{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
+		if x >= u.at {
+			return fmt.Sprintf("%.3g %s%s", x/u.at, u.name, unit)
+		}
+	}
+	return fmt.Sprintf("%.3g %s", x, unit)
+}
+
+// rateText is tokens a second for people.
+func rateText(x float64) string {
+	switch {
+	case x >= 1e5 || math.IsInf(x, 0):
+		return fmt.Sprintf("%.3g", x)
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+func fitsText(b *bool, yes, no string) string {
+	switch {
+	case b == nil:
+		return "memory not told"
+	case *b:
+		return yes
+	}
+	return no
+}
+
+// planTable is a table with its title.
+type planTable struct {
+	title string
+	cli.Table
+}
+
+// write prints the plans. All are alike but in machine and type, so one table compares them, and each has its details below. plain prints
+// the same facts, one a line, after the name of the plan.
+func (d *planDoc) write(w io.Writer, plain bool) error {
+	for i := range d.Plans {
+		p := &d.Plans[i]
+		if !plain {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if _, err := fmt.Fprintf(w, "%s\n%s\n", p.modelLine(), p.machineLine()); err != nil {
+				return err
+			}
+		}
+		for _, s := range p.sections() {
+			if plain && len(d.Plans) > 1 {
+				for j := range s.Rows {
+					s.Rows[j][0] = fmt.Sprintf("%s, %s: %s", p.Machine.Name, p.Model.Type, s.Rows[j][0])
+				}
+			}
+			if !plain {
+				fmt.Fprintf(w, "\n%s\n", s.title)
+			}
+			if err := s.Write(w, plain); err != nil {
+				return err
+			}
+		}
+	}
+	if len(d.Plans) > 1 && !plain {
+		return d.compare(w)
+	}
+	return nil
+}
+
+// compare is the table of all plans.
+func (d *planDoc) compare(w io.Writer) error {
+	t := cli.Table{Head: []string{"machine", "type", "memory", "prompt", "tokens/s", "no program below", "decode tokens/s", "no program above"},
+		Right: []bool{false, false, true, true, true, true, true, true}}
+	for _, p := range d.Plans {
+		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), "-", "-", "-", "-", "-"}
+		if p.Prefill != nil {
+			copy(row[3:], []string{secondsText(p.Prefill.Seconds), rateText(p.Prefill.Expected), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
+				fmt.Sprintf("%s (%s to %s)", rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High)), rateText(p.Decode.Bound)})
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	fmt.Fprintf(w, "\nAll together\n")
+	return t.Write(w, false)
+}
+
+func (p *planResult) modelLine() string {
+	m := p.Model
+	return fmt.Sprintf("%s, %s: %s parameters, %d layers, hidden size %d, %d heads, %d KV heads, vocabulary %d", m.Name, m.Type,
+		strings.TrimSpace(scaledText(m.Params, "")), m.Layers, m.Hidden, m.Heads, m.KVHeads, m.Vocab)
+}
+
+func (p *planResult) machineLine() string {
+	m := p.Machine
+	s := fmt.Sprintf("on %s: %d sockets, %d memory nodes, %d cores, %s", m.Name, m.Sockets, m.Nodes, m.Cores, m.ISA)
+	if m.Tier != m.ISA {
+		s += fmt.Sprintf(" (kernels: %s)", m.Tier)
+	}
+	if m.Read > 0 {
+		s += fmt.Sprintf(", reads %s (%s)", scaledText(m.Read, "B/s"), m.Why)
+	}
+	if m.Theory > 0 {
+		s += fmt.Sprintf(", theory %s", scaledText(m.Theory, "B/s"))
+	}
+	return s
+}
+
+// sections are the tables of a plan.
+func (p *planResult) sections() []planTable {
+	out := []planTable{p.weights(), p.memory(), p.layouts()}
+	if len(p.Placement) > 1 {
+		out = append(out, p.placement())
+	}
+	out = append(out, p.speed())
+	if len(p.Claims) > 0 {
+		out = append(out, p.claims())
+	}
+	out = append(out, p.networks(), p.training())
+	t := cli.Table{Head: []string{"for", "line"}}
+	for _, c := range p.Commands {
+		t.Rows = append(t.Rows, []string{c.For, c.Line})
+	}
+	return append(out, planTable{"To type", t})
+}
+
+func (p *planResult) weights() planTable {
+	t := cli.Table{Head: []string{"weights", "parameters", "file", "panels"}, Right: []bool{false, true, true, true}}
+	for _, x := range p.Memory.Parts {
+		if x.Params > 0 {
+			t.Rows = append(t.Rows, []string{x.Class, scaledText(x.Params, ""), bytesText(x.Bytes), bytesText(x.Panels)})
+		}
+	}
+	t.Rows = append(t.Rows, []string{"all", scaledText(p.Model.Params, ""), bytesText(p.Memory.File), bytesText(p.Memory.Panels)})
+	return planTable{"Weights", t}
+}
+
+func (p *planResult) memory() planTable {
+	m := p.Memory
+	t := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
+	t.Rows = [][]string{
+		{"panels", bytesText(m.Panels), "weights, as they are multiplied"},
+		{"KV cache", bytesText(m.KV), fmt.Sprintf("%d sequences of %d positions in %s, %s each position", p.Use.Rows, p.Use.Context, p.Use.KV, bytesText(m.KVPosition))},
+		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows", p.Use.UBatch)},
+		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + "; the file is page cache beside it, and is given back"},
+		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + " (--no-pack: slower prompts)"}}
+	return planTable{"Memory", t}
+}
+
+func capText(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return " into " + bytesText(n)
+}
+
+func (p *planResult) layouts() planTable {
+	t := cli.Table{Head: []string{"KV heads", "number"}, Right: []bool{false, true}}
+	for _, k := range cost.CacheTypes {
+		t.Head, t.Right = append(t.Head, k.String()), append(t.Right, true)
+	}
+	for _, l := range p.Memory.Layouts {
+		row := []string{l.Layout, fmt.Sprint(l.KVHeads)}
+		for _, k := range cost.CacheTypes {
+			n, ok := l.Position[k.String()]
+			if !ok {
+				row = append(row, "-")
+				continue
+			}
+			row = append(row, bytesText(n*int64(p.Use.Context)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return planTable{fmt.Sprintf("KV cache of %d positions, by type", p.Use.Context), t}
+}
+
+func (p *planResult) placement() planTable {
+	t := cli.Table{Head: []string{"node", "cores", "weights", "KV heads", "KV cache", "memory"}, Right: []bool{false, true, true, true, true, true}}
+	for _, x := range p.Placement {
+		heads, mem := fmt.Sprint(x.KVHeads), "-"
+		if x.KVHeads == 0 {
+			heads = "by position"
+		}
+		if x.Memory > 0 {
+			mem = bytesText(x.Memory)
+		}
+		t.Rows = append(t.Rows, []string{fmt.Sprint(x.Node), fmt.Sprint(x.Cores), bytesText(x.Weights), heads, bytesText(x.KV), mem})
+	}
+	return planTable{"Placement, if every memory node holds what its cores multiply", t}
+}
+
+func (p *planResult) speed() planTable {
+	if p.Prefill == nil {
+		return planTable{"Speed", cli.Table{Head: []string{"speed", "why"}, Rows: [][]string{{"not known", p.NoSpeed}}}}
+	}
+	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "matmuls", "attention", "elements", "barriers", "reads", "computes"},
+		Right: []bool{false, true, true, true, true, true, true, true, true, true, true, true}}
+	for _, x := range []struct {
+		name string
+		f    *phaseFacts
+	}{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {fmt.Sprintf("decode, %d rows", p.Use.Rows), p.Decode}} {
+		f := x.f
+		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), secondsText(f.Matmul), secondsText(f.Attention),
+			secondsText(f.Elementwise), secondsText(f.Meetings), bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
+	}
+	return planTable{fmt.Sprintf("Speed with %d threads, decode after %d positions; the first walk takes %s longer, packing %s more over the next ones", p.Use.Threads,
+		p.Use.Context, secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
+}
+
+func (p *planResult) claims() planTable {
+	t := cli.Table{Head: []string{"claim", "needs", "there is", "verdict", "here"}, Right: []bool{false, true, true}}
+	for _, c := range p.Claims {
+		v := fmt.Sprintf("breaks physics: %.3g times what there is", c.Times)
+		if c.Possible {
+			v = fmt.Sprintf("not impossible: %.0f %% of what there is", c.Times*100)
+		}
+		t.Rows = append(t.Rows, []string{c.Claim, scaledText(c.Need, c.Unit), scaledText(c.Has, c.Unit) + " (" + c.Kind + ")", v, c.Expected})
+	}
+	return planTable{"Claims", t}
+}
+
+func (p *planResult) networks() planTable {
+	t := cli.Table{Head: []string{"network", "decode, a walk", "prompt", "gradients, a step"}, Right: []bool{false, true, true, true}}
+	for _, n := range p.Networks {
+		t.Rows = append(t.Rows, []string{n.Network, secondsText(n.Decode), secondsText(n.Prompt), secondsText(n.Gradients)})
+	}
+	return planTable{fmt.Sprintf("All-reduce over %d machines (ring), tensor parallel: two sums a layer", p.Training.Ranks), t}
+}
+
+func (p *planResult) training() planTable {
+	x := p.Training
+	at := func(r float64) string {
+		if r == 0 {
+			return "-"
+		}
+		return rateText(r)
+	}
+	machines := "-"
+	if x.Machines > 0 {
+		machines = fmt.Sprint(x.Machines)
+	}
+	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak"}, Right: []bool{false, true, false, true, true}}
+	t.Rows = [][]string{
+		{"full, Adam", bytesText(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate)},
+		{fmt.Sprintf("full, sharded over %d", x.Ranks), bytesText(x.Sharded), "each machine", fmt.Sprint(x.Ranks), "-"},
+		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), "1", at(x.LoRARate)}}
+	return planTable{fmt.Sprintf("Fine-tuning on sequences of %d tokens, BF16 weights, recomputed activations (%s)", x.Tokens, bytesText(x.Activations)), t}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"ck/internal/cost"
+)
+
+func TestParsePeak(t *testing.T) {
+	for s, want := range map[string]map[string]float64{"": nil, "2180": {"int8": 2180}, "int8=2180,bf16=1090,f32=546": {"int8": 2180, "bf16": 1090, "f32": 546},
+		"bf16=1e3": {"bf16": 1000}} {
+		if got, err := parsePeak(s); err != nil || !maps.Equal(got, want) {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"x", "int8=", "int8=-1", "int8=0", "int4=3", "int8=1,int8=2", "int8=1,", "=3", "NaN", "Inf", "1e300"} {
+		if got, err := parsePeak(s); err == nil || !strings.HasPrefix(err.Error(), "--peak: ") {
+			t.Errorf("%q: %v, %v", s, got, err)
+		}
+	}
+}
+
+func TestShellWord(t *testing.T) {
+	for s, want := range map[string]string{"a/b-1.gguf": "a/b-1.gguf", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$(rm)": "'$(rm)'"} {
+		if got := shellWord(s); got != want {
+			t.Errorf("%q: %s, want %s", s, got, want)
+		}
+	}
+}
+
+// A machine is the same in TOML and in JSON.
+func TestTOML(t *testing.T) {
+	b, err := tomlToJSON([]byte("name = \"x\"\ncores = 8\nghz = 2.5\nisa = \"avx2\"\nchannels = 2\nmts = 3200\n[peak_gops]\nint8 = 100\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := cost.ParseMachine(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := cost.ParseMachine([]byte(`{"name":"x","cores":8,"ghz":2.5,"isa":"avx2","channels":2,"mts":3200,"peak_gops":{"int8":100}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.Name != y.Name || x.Cores != y.Cores || x.GHz != y.GHz || x.TheoryBandwidth() != y.TheoryBandwidth() || !maps.Equal(x.PeakGops, y.PeakGops) {
+		t.Errorf("TOML %+v, JSON %+v", x, y)
+	}
+	if _, err := tomlToJSON([]byte("cores = = 8\n")); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("broken TOML: %v", err)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{bytesText(4_000_000_000_000), "4 TB"}, {bytesText(266_000_000_000), "266 GB"}, {bytesText(1_310_000_000), "1.31 GB"}, {bytesText(32768), "32.8 kB"},
+		{scaledText(5.12e15, "OP/s"), "5.12 POP/s"}, {scaledText(614.4e9, "B/s"), "614 GB/s"}, {rateText(0.1234), "0.123"}, {rateText(4823.4), "4823"},
+		{secondsText(0.4), "400 ms"}, {secondsText(2e-6), "2 us"}, {secondsText(58.25), "58.2 s"}, {secondsText(1234), "1234 s"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
