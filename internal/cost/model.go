@@ -277,7 +277,11 @@ func ParseParams(s string) (float64, error) {
 // network of 3.5 times the hidden size, about one layer for 128 elements of it, a vocabulary of 128256, untied.
 func ShapeOfSize(params float64) synth.Shape {
 	best, bestOff := synth.Shape{}, math.Inf(1)
-	for hidden := 512; hidden <= 1<<17; hidden += max(256, hidden/16/256*256) {
+	step := 256
+	for hidden := 512; hidden <= 1<<17; hidden += step {
+		if hidden == 2048 {
+			step = 1024 // 8 KV heads
+		}
 		s := synth.Shape{Arch: "llama", Hidden: hidden, FFN: hidden * 7 / 2, HeadDim: 128, Heads: hidden / 128, Vocab: 128256, Context: 131072, RopeBase: 5e5}
 		s.KVHeads = min(8, s.Heads)
 		for s.Heads%s.KVHeads != 0 {

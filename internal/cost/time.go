@@ -85,6 +85,9 @@ func leastTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 		peak := l.Peak[work.Kind]
 		if p.Items[i].Do != plan.Matmul {
 			peak = max(peak, l.Peak[measure.BF16])
+		} else if work.Bytes > 0 { // another program may read the file's form, which may be smaller than panels
+			m := p.G.Weights[p.Items[i].W[0]]
+			work.Bytes = min(work.Bytes, float64(m.Rows)*float64(p.Formats[p.Items[i].W[0]].Type.RowBytes(m.Cols)))
 		}
 		t.Bytes += work.Bytes
 		t.Ops += work.Ops
