@@ -56,7 +56,16 @@ func TestTrees(t *testing.T) {
 	for _, file := range treeNames(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.gz"), func(t *testing.T) {
 			t.Parallel()
-			s := inspect(t, file)
+			fsys, err := topo.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeFiles(fsys)
+			r := newRecorder(fsys)
+			s, err := topo.Inspect(r, false)
+			if err != nil {
+				t.Fatal(err)
+			}
 			page, plain := pageOf(t, &s, false), pageOf(t, &s, true)
 			if n := strings.Count(page, "\n"); n < 15 || n > 400 {
 				t.Errorf("a page of %d lines", n)
@@ -73,7 +82,7 @@ func TestTrees(t *testing.T) {
 			}
 			checkJSON(t, &s)
 			checkDrawings(t, &s)
-			checkGather(t, file, page, plain)
+			checkGather(t, r, page, plain)
 		})
 	}
 }
@@ -153,17 +162,8 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 	}
 }
 
-func checkGather(t *testing.T, file, page, plain string) {
+func checkGather(t *testing.T, r *recorder, page, plain string) {
 	t.Helper()
-	fsys, err := topo.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeFiles(fsys)
-	r := newRecorder(fsys)
-	if err := r.record(false); err != nil {
-		t.Fatal(err)
-	}
 	s := inspect(t, writeArchive(t, r, ""))
 	if got := pageOf(t, &s, false); got != page {
 		t.Errorf("the gathered tree has another page: %s", firstDifference(page, got))
