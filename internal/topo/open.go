@@ -409,7 +409,12 @@ func readTar(r io.Reader) (*memStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("not a gzip file: %w", err)
 	}
-	left := &io.LimitedReader{R: z, N: maxUnpacked + 1}
+	return readEntries(z)
+}
+
+// readEntries reads a tar archive into memory.
+func readEntries(r io.Reader) (*memStore, error) {
+	left := &io.LimitedReader{R: r, N: maxUnpacked + 1}
 	m, buffer := newMemStore(), make([]byte, 32<<10)
 	for t := tar.NewReader(left); ; {
 		h, err := t.Next()

@@ -1,6 +1,7 @@
 // Package topo reads what the machine is and what of it this process may use: CPUs, cores, memory nodes, caches, affinity, cgroup limits.
 //
-// It reads /proc and /sys, of the live system or of a saved copy. What a kernel does not tell is filled in as on a machine without it:
+// It reads /proc and /sys, of the live system or of a saved copy: Read what the engine needs, Open and Inspect all that is worth showing
+// (a Survey), with devices, kinds of memory and instruction sets, also from an archive of a stranger. What a kernel does not tell is filled in as on a machine without it:
 // every CPU is a core, there is one node, a cache size of 0 means unknown.
 package topo
 
