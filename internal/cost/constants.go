@@ -20,17 +20,17 @@ type Efficiency struct {
 // 74 % of the peak for Q8_0, Q4_K, BF16) less what this model counts apart: attention, elementwise steps, meetings. Others follow their
 // kin: the kernels alone differ by a few points (go test -run '^$' -bench Matmul ./internal/kernel).
 var efficiencies = map[quant.Type]Efficiency{
-	quant.Q8_0: {0.89, 0.53, "measured, llama-3.2-1b, docs/performance.md"},
-	quant.Q4_K: {0.79, 0.51, "measured, llama-3.2-1b, docs/performance.md"},
-	quant.BF16: {0.86, 0.83, "measured, llama-3.2-1b, docs/performance.md"},
-	quant.Q6_K: {0.85, 0.50, "between Q8_0 and Q4_K, as its kernels are"},
-	quant.Q5_K: {0.80, 0.50, "as Q4_K"},
+	quant.Q8_0: {0.87, 0.53, "measured, llama-3.2-1b, docs/performance.md"},
+	quant.Q4_K: {0.77, 0.51, "measured, llama-3.2-1b, docs/performance.md"},
+	quant.BF16: {0.84, 0.83, "measured, llama-3.2-1b, docs/performance.md"},
+	quant.Q6_K: {0.83, 0.50, "between Q8_0 and Q4_K, as its kernels are"},
+	quant.Q5_K: {0.77, 0.50, "as Q4_K"},
 	quant.Q4_0: {0.82, 0.52, "as Q8_0, less for unpacking, as its kernels"},
 	quant.Q4_1: {0.82, 0.50, "as Q4_0"},
 	quant.Q5_0: {0.82, 0.50, "as Q4_0"},
 	quant.Q5_1: {0.82, 0.50, "as Q4_0"},
-	quant.F16:  {0.86, 0.75, "as BF16, in float32 arithmetic"},
-	quant.F32:  {0.88, 0.75, "as F16"},
+	quant.F16:  {0.84, 0.75, "as BF16, in float32 arithmetic"},
+	quant.F32:  {0.84, 0.75, "as F16"},
 }
 
 // direct is for types without kernels of their own: each walk decodes them to float32 panels and multiplies those.

@@ -296,6 +296,26 @@ func TestMonotonic(t *testing.T) {
 	}
 }
 
+// The least time of a prompt does not depend on how it is cut, and reads every weight once.
+func TestLeastPrefill(t *testing.T) {
+	m := modelOf(t, "qwen3-0.6b", "BF16")
+	l := Limits{Workers: 1, Sockets: 1, Read: 1e9, Peak: kinds(1e15, 1e15, 1e15)}
+	r := Run{Prompt: 300, Context: 300, Rows: 1, UBatch: 20, KV: quant.F16}
+	a, err := m.LeastPrefill(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.UBatch = 512
+	b, err := m.LeastPrefill(r, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, panels := m.PanelBytes()
+	if a != b || a.Bytes < float64(panels) || a.Bytes > 1.1*float64(panels) || a.Total() != a.Bytes/1e9 {
+		t.Errorf("%+v in pieces of 20, %+v of 512; %d bytes of panels", a, b, panels)
+	}
+}
+
 // A file's own tensors give what its shape gives.
 func TestFileAsShape(t *testing.T) {
 	s, err := synth.Find("qwen3-0.6b")

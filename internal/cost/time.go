@@ -117,9 +117,14 @@ func (m *Model) Prefill(r Run, l Limits) (Time, error) { return m.prefill(r, l, 
 // Decode is the time of one walk that generates a token for each sequence.
 func (m *Model) Decode(r Run, l Limits) (Time, error) { return m.decode(r, l, WalkTime) }
 
-// LeastPrefill and LeastDecode are the least times under limits: roofs alone.
-func (m *Model) LeastPrefill(r Run, l Limits) (Time, error) { return m.prefill(r, l, leastTime) }
-func (m *Model) LeastDecode(r Run, l Limits) (Time, error)  { return m.decode(r, l, leastTime) }
+// LeastPrefill is the least time of a prompt under limits: roofs alone, and weights that are read once for all rows.
+func (m *Model) LeastPrefill(r Run, l Limits) (Time, error) {
+	r.UBatch = r.Prompt
+	return m.prefill(r, l, leastTime)
+}
+
+// LeastDecode is the least time of Decode's walk.
+func (m *Model) LeastDecode(r Run, l Limits) (Time, error) { return m.decode(r, l, leastTime) }
 
 func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 	var t Time
