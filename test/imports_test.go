@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"internal/hf":          {"internal/gguf", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
 	// machine
-	"internal/isa": {}, "internal/topo": {}, "internal/numa": {},
+	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/pause"},
 	// one table of kernels
 	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "internal/isa", "internal/quant"},
