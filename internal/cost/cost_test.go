@@ -459,3 +459,19 @@ func FuzzParseMachine(f *testing.F) {
 		}
 	})
 }
+
+// TestArenaIsReused: buffers of layers that are done are used again, with one worker (whose plan has no barriers) as with several.
+func TestArenaIsReused(t *testing.T) {
+	m := modelOf(t, "llama-3.2-1b", "Q8_0")
+	var arena [3]int
+	for workers := 1; workers <= 2; workers++ {
+		p, err := m.Plan(plan.Many, workers, 512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		arena[workers] = p.Arena
+	}
+	if layer := 512 * 8192 * 4; arena[1] > arena[2] || arena[2] > 8*layer {
+		t.Errorf("arenas of %d and %d bytes for one and two workers", arena[1], arena[2])
+	}
+}

@@ -387,7 +387,7 @@ func (b *builder) anyConflict(x, y *Item) bool {
 }
 
 // allocate gives buffers their place in the arena. A buffer's memory is given to another one only behind a barrier after its last
-// use, so reuse adds no conflicts; a result takes over the memory of an input that dies in the same item where every worker reads
+// use (with one worker: behind that item), so reuse adds no conflicts; a result takes over the memory of an input that dies in the same item where every worker reads
 // of it just what it writes.
 func (b *builder) allocate() {
 	p := b.p
@@ -405,9 +405,11 @@ func (b *builder) allocate() {
 	}
 	for i := range p.Items {
 		it := &p.Items[i]
-		if it.Do == Barrier {
+		if it.Do == Barrier || p.Workers == 1 { // one worker does one item after the other
 			free = append(free, dying...)
 			dying = dying[:0]
+		}
+		if it.Do == Barrier {
 			continue
 		}
 		for oi, o := range it.Out {
