@@ -10,6 +10,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/isa"
 	"ck/internal/measure"
+	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/synth"
 	"ck/internal/testkit"
@@ -471,7 +472,7 @@ func TestArenaIsReused(t *testing.T) {
 		}
 		arena[workers] = p.Arena
 	}
-	if layer := 512 * 8192 * 4; arena[1] > arena[2] || arena[2] > 8*layer {
+	if ffn, logits := 4*512*8192, 4*512*128256; arena[1] > arena[2]+ffn || arena[2] > logits+8*ffn {
 		t.Errorf("arenas of %d and %d bytes for one and two workers", arena[1], arena[2])
 	}
 }
