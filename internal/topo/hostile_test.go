@@ -422,12 +422,10 @@ func FuzzTree(f *testing.F) {
 	for name := range box() {
 		names = append(names, name)
 	}
-	for _, n := range []string{"sys/bus/dsa/devices/dsa0/state", "sys/bus/dsa/devices/dsa0/version", "sys/bus/dsa/devices/wq0.0/size", "sys/bus/cxl/devices/region0/size",
+	names = append(names, "sys/bus/dsa/devices/dsa0/state", "sys/bus/dsa/devices/dsa0/version", "sys/bus/dsa/devices/wq0.0/size", "sys/bus/cxl/devices/region0/size",
 		"sys/bus/cxl/devices/decoder0.0/target_list", "sys/bus/dax/devices/dax0.0/target_node", "sys/class/infiniband/a/ports/1/rate", "sys/class/powercap/intel-rapl:0/energy_uj",
 		"sys/class/thermal/thermal_zone0/temp", "sys/fs/resctrl/info/L3_MON/mon_features", "sys/fs/resctrl/mon_data/mon_L3_00/llc_occupancy", "proc/cpuinfo", "proc/version", "proc/self/limits",
-		"sys/devices/system/node/node0/distance", "sys/devices/system/node/node0/access0/initiators/read_latency", "sys/kernel/mm/transparent_hugepage/enabled", "cpuid/pu0"} {
-		names = append(names, n)
-	}
+		"sys/devices/system/node/node0/distance", "sys/devices/system/node/node0/access0/initiators/read_latency", "sys/kernel/mm/transparent_hugepage/enabled", "cpuid/pu0")
 	slices.Sort(names)
 	for _, s := range []string{"0-3", "32K", "0x1000", "[a] b", "4: ACTIVE", "400 Gb/sec (4X NDR)", "0 0 7 756e6547 6c65746e 49656e69"} {
 		f.Add(s, uint8(3))
