@@ -16,13 +16,13 @@ type Efficiency struct {
 	Source  string
 }
 
-// efficiencies: the end to end shares of docs/performance.md (llama-3.2-1b, two threads: decode 86, 74, 83 % of the read roof, prefill 47, 45,
+// efficiencies: end to end shares measured before matmuls were shared and slices added in the kernels (llama-3.2-1b, two threads: decode 86, 74, 83 % of the read roof, prefill 47, 45,
 // 74 % of the peak for Q8_0, Q4_K, BF16) less what this model counts apart: attention, elementwise steps, meetings. Others follow their
 // kin: the kernels alone differ by a few points (go test -run '^$' -bench Matmul ./internal/kernel).
 var efficiencies = map[quant.Type]Efficiency{
-	quant.Q8_0: {0.87, 0.53, "measured, llama-3.2-1b, docs/performance.md"},
-	quant.Q4_K: {0.77, 0.51, "measured, llama-3.2-1b, docs/performance.md"},
-	quant.BF16: {0.84, 0.83, "measured, llama-3.2-1b, docs/performance.md"},
+	quant.Q8_0: {0.87, 0.53, "measured, llama-3.2-1b, two threads"},
+	quant.Q4_K: {0.77, 0.51, "measured, llama-3.2-1b, two threads"},
+	quant.BF16: {0.84, 0.83, "measured, llama-3.2-1b, two threads"},
 	quant.Q6_K: {0.83, 0.50, "between Q8_0 and Q4_K, as its kernels are"},
 	quant.Q5_K: {0.77, 0.50, "as Q4_K"},
 	quant.Q4_0: {0.82, 0.52, "as Q8_0, less for unpacking, as its kernels"},
