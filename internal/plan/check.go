@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"ck/internal/graph"
 )
@@ -15,85 +16,99 @@ func (a rect) meets(b rect) bool {
 	return !a.empty() && !b.empty() && a.r0 < b.r1 && b.r0 < a.r1 && a.c0 < b.c1 && b.c0 < a.c1
 }
 
-// regions lists what worker w of workers touches of operand o of an item, in a walk of rows rows.
-func (p *Plan) regions(it *Item, o Operand, w, workers, rows, picks int) []rect {
-	buf := &p.Bufs[o.Buf]
+// whole is all of a buffer in a walk of rows rows.
+func (p *Plan) whole(b BufID, rows, picks int) rect {
+	return rect{0, pickRows(p.Bufs[b].Picked, rows, picks), 0, p.Bufs[b].Width}
+}
+
+// regions appends to dst what worker w touches of operand o of an item, in a walk of rows rows.
+func (p *Plan) regions(dst []rect, it *Item, o Operand, w, rows, picks int) []rect {
 	n := pickRows(it.Picked, rows, picks)
-	whole := rect{0, pickRows(buf.Picked, rows, picks), 0, buf.Width}
+	whole := p.whole(o.Buf, rows, picks)
 	switch it.Cut.By {
 	case Rows:
-		lo, hi := Share(n, w, workers)
+		lo, hi := Share(n, w, p.Workers)
 		switch {
 		case lo >= hi:
-			return nil
+			return dst
 		case o.All:
-			return []rect{whole}
+			return append(dst, whole)
 		}
-		return []rect{{lo, hi, 0, buf.Width}}
+		return append(dst, rect{lo, hi, 0, whole.c1})
 	case Cols:
-		lo, hi := Share(it.Cut.N, w, workers)
+		lo, hi := Share(it.Cut.N, w, p.Workers)
 		switch {
 		case lo >= hi:
-			return nil
+			return dst
 		case o.All:
-			return []rect{whole}
+			return append(dst, whole)
 		}
-		return []rect{{0, whole.r1, lo * o.Unit, min(hi*o.Unit, buf.Width)}}
+		return append(dst, rect{0, whole.r1, lo * o.Unit, min(hi*o.Unit, whole.c1)})
 	case Tiles:
 		tiles := (n + TileRows - 1) / TileRows
-		lo, hi := Share(it.Cut.N*tiles, w, workers)
-		var out []rect
+		lo, hi := Share(it.Cut.N*tiles, w, p.Workers)
 		for h := 0; lo < hi; lo = (h + 1) * tiles {
 			h = lo / tiles
 			t0, t1 := lo%tiles, min(hi-h*tiles, tiles)
 			r := rect{t0 * TileRows, min(t1*TileRows, n), h * o.Unit, (h + 1) * o.Unit}
-			if buf.Cache != 0 {
+			if p.Bufs[o.Buf].Cache != 0 {
 				r.r0, r.r1 = 0, n // earlier rows' keys
 			}
-			out = append(out, r)
+			dst = append(dst, r)
 		}
-		return out
+		return dst
 	default: // Split: the number of chunks is known to the walk alone; each worker has parts of its own
 		if o.All {
-			return []rect{whole}
+			return append(dst, whole)
 		}
-		return []rect{{0, n, w, w + 1}}
+		return append(dst, rect{0, n, w, w + 1})
 	}
 }
 
-// touched is regions for the sake of comparing with an item that is cut otherwise: what reads all of a Parts buffer reads the columns
-// that Split writes; a tile's rows stand for all rows, since where tiles fall depends on the number of rows, and the answer must hold
-// for all of them; of a shared item every worker may touch everything.
-func (p *Plan) touched(it *Item, o Operand, w, workers, rows, picks int, other Cut) []rect {
+// touched is regions for the sake of comparing with another item: what reads all of a Parts buffer reads the columns that Split
+// writes; where that one is cut otherwise, a tile's rows stand for all rows, since where tiles fall depends on the number of rows, and
+// the answer must hold for all of them; of a shared item every worker may touch everything.
+func (p *Plan) touched(dst []rect, it *Item, o Operand, w, rows, picks int, other Cut) []rect {
 	if it.Cut.Shared {
-		return []rect{{0, pickRows(p.Bufs[o.Buf].Picked, rows, picks), 0, p.Bufs[o.Buf].Width}}
+		return append(dst, p.whole(o.Buf, rows, picks))
 	}
-	r := p.regions(it, o, w, workers, rows, picks)
-	if it.Cut.By == Tiles && other != it.Cut {
-		for i := range r {
-			r[i].r0, r[i].r1 = 0, pickRows(it.Picked, rows, picks)
+	n := len(dst)
+	dst = p.regions(dst, it, o, w, rows, picks)
+	for i := n; i < len(dst); i++ {
+		r := &dst[i]
+		if it.Cut.By == Tiles && other != it.Cut {
+			r.r0, r.r1 = 0, pickRows(it.Picked, rows, picks)
+		}
+		if p.Bufs[o.Buf].Parts && o.All {
+			r.c1 = max(r.c1, p.Workers)
 		}
 	}
-	if p.Bufs[o.Buf].Parts && o.All {
-		for i := range r {
-			r[i].c1 = max(r[i].c1, workers)
-		}
-	}
-	return r
+	return dst
+}
+
+// A prover looks for workers that meet. It keeps its lists from one comparison to the next.
+type prover struct {
+	p      *Plan
+	rects  []rect
+	claims []claim
+	open   [2][]claim
+}
+
+// A claim is a rectangle of a buffer that a worker touches in one of two items.
+type claim struct {
+	rect
+	worker int
+	second bool // of the second item
 }
 
 // conflict says how a worker in item b touches what another worker writes in item a, or writes what another one touches there; nil
 // if none does. Within one item the workers' shares are compared: nobody takes over what another one has begun.
-func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
-	touched := p.touched
-	if a != b && workers == 1 {
+func (c *prover) conflict(a, b *Item, rows, picks int) error {
+	p := c.p
+	if a != b && p.Workers == 1 {
 		return nil // one after the other; that buffers hold what is read is checked apart
 	}
-	if a == b {
-		touched = func(it *Item, o Operand, w, workers, rows, picks int, _ Cut) []rect {
-			return p.regions(it, o, w, workers, rows, picks)
-		}
-	} else if a.Cut.Shared && b.Cut.Shared {
+	if a != b && a.Cut.Shared && b.Cut.Shared {
 		return fmt.Errorf("%s %s: no barrier since %s %s, which is shared as well", b.Do, b.Name, a.Do, a.Name)
 	}
 	check := func(x, y []Operand, what string) error {
@@ -105,24 +120,13 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 					}
 					continue
 				}
-				for w := range workers {
-					rx := touched(a, ox, w, workers, rows, picks, b.Cut)
-					if len(rx) == 0 {
-						continue
-					}
-					for v := range workers {
-						if v == w {
-							continue
-						}
-						for _, s := range touched(b, oy, v, workers, rows, picks, a.Cut) {
-							for _, r := range rx {
-								if r.meets(s) {
-									return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, v, what,
-										p.Bufs[oy.Buf].Name, w, a.Do, a.Name)
-								}
-							}
-						}
-					}
+				c.claims = c.claims[:0]
+				for w := range p.Workers {
+					c.claim(a, ox, w, rows, picks, b, false)
+					c.claim(b, oy, w, rows, picks, a, true)
+				}
+				if w, v, ok := c.meeting(); ok {
+					return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, v, what, p.Bufs[oy.Buf].Name, w, a.Do, a.Name)
 				}
 			}
 		}
@@ -135,6 +139,69 @@ func (p *Plan) conflict(a, b *Item, workers, rows, picks int) error {
 		return err
 	}
 	return check(a.In, b.Out, "writes")
+}
+
+// claim lists what worker w touches of operand o of item it, for a comparison with another item.
+func (c *prover) claim(it *Item, o Operand, w, rows, picks int, other *Item, second bool) {
+	if it == other {
+		c.rects = c.p.regions(c.rects[:0], it, o, w, rows, picks)
+	} else {
+		c.rects = c.p.touched(c.rects[:0], it, o, w, rows, picks, other.Cut)
+	}
+	for _, r := range c.rects {
+		if !r.empty() {
+			c.claims = append(c.claims, claim{r, w, second})
+		}
+	}
+}
+
+// meeting finds claims of different workers, one on either item, that have an element in common: worker w on the first item, v on the
+// second.
+//
+// It sweeps over the columns, or over the rows if those tell the claims apart, and compares each claim with those of the other item that
+// have begun and not ended. Where no two workers meet, few claims are open at a time, and the work is about linear in the workers;
+// comparing each with each takes the square, seconds for hundreds of workers.
+func (c *prover) meeting() (w, v int, ok bool) {
+	rows, cols := 0, 0
+	for i := 1; i < len(c.claims); i++ {
+		if c.claims[i].r0 != c.claims[i-1].r0 {
+			rows++
+		}
+		if c.claims[i].c0 != c.claims[i-1].c0 {
+			cols++
+		}
+	}
+	if rows > cols {
+		for i := range c.claims {
+			r := &c.claims[i].rect
+			*r = rect{r.c0, r.c1, r.r0, r.r1}
+		}
+	}
+	slices.SortFunc(c.claims, func(a, b claim) int { return a.c0 - b.c0 })
+	c.open[0], c.open[1] = c.open[0][:0], c.open[1][:0]
+	for _, x := range c.claims {
+		own, others := &c.open[0], &c.open[1]
+		if x.second {
+			own, others = others, own
+		}
+		still := (*others)[:0]
+		for _, y := range *others {
+			if y.c1 <= x.c0 {
+				continue // ended before x, and before all that follow
+			}
+			still = append(still, y)
+			if x.worker == y.worker || !x.meets(y.rect) {
+				continue
+			}
+			if x.second {
+				return y.worker, x.worker, true
+			}
+			return x.worker, y.worker, true
+		}
+		*others = still
+		*own = append(*own, x)
+	}
+	return 0, 0, false
 }
 
 // overlap reports whether two buffers share memory of the arena.
@@ -155,8 +222,9 @@ var arities = [codes]struct{ in, out, w0, w1 int }{
 // what the plan ends with. It holds for the plan's number of workers, and is asked for walks of one row, of a few and many tiles, and
 // of MaxRows rows.
 func (p *Plan) Check() error {
+	c := prover{p: p}
 	for _, rows := range append([]int{1}, p.sampleRows()...) {
-		if err := p.checkRows(rows, min(rows, p.MaxPicks)); err != nil {
+		if err := c.checkRows(rows, min(rows, p.MaxPicks)); err != nil {
 			return fmt.Errorf("%d rows, %d workers: %w", rows, p.Workers, err)
 		}
 	}
@@ -174,7 +242,8 @@ func (p *Plan) sampleRows() []int {
 	return out
 }
 
-func (p *Plan) checkRows(rows, picks int) error {
+func (c *prover) checkRows(rows, picks int) error {
+	p := c.p
 	holds := make([]int, len(p.Bufs)) // version in each buffer; 0: nothing
 	done := make([]bool, len(p.G.Steps))
 	since := 0
@@ -197,12 +266,12 @@ func (p *Plan) checkRows(rows, picks int) error {
 			if j == i && len(it.Out) == 0 {
 				continue
 			}
-			if err := p.conflict(&p.Items[j], it, p.Workers, rows, picks); err != nil {
+			if err := c.conflict(&p.Items[j], it, rows, picks); err != nil {
 				return at(err)
 			}
 		}
 		for _, o := range it.Out {
-			if err := p.covers(it, o, rows, picks); err != nil {
+			if err := c.covers(it, o, rows, picks); err != nil {
 				return at(err)
 			}
 			for b := range holds {
@@ -252,14 +321,16 @@ func (p *Plan) checkOperands(it *Item) error {
 }
 
 // covers checks that the workers together write all of the output (that they do not write anything twice is conflict's part).
-func (p *Plan) covers(it *Item, o Operand, rows, picks int) error {
+func (c *prover) covers(it *Item, o Operand, rows, picks int) error {
+	p := c.p
 	buf := &p.Bufs[o.Buf]
 	if buf.Parts {
 		return nil
 	}
 	area := 0
 	for w := range p.Workers {
-		for _, r := range p.regions(it, o, w, p.Workers, rows, picks) {
+		c.rects = p.regions(c.rects[:0], it, o, w, rows, picks)
+		for _, r := range c.rects {
 			if !r.empty() {
 				area += (r.r1 - r.r0) * (r.c1 - r.c0)
 			}

@@ -139,7 +139,7 @@ type Plan struct {
 	Formats  []*kernel.Format // of each weight that a matmul reads; nil for others
 }
 
-// rows is the number of rows of an item or buffer in a walk of n rows, of which picks are picked.
+// pickRows is the number of rows of an item or buffer in a walk of n rows, of which picks are picked.
 func pickRows(picked bool, n, picks int) int {
 	if picked {
 		return picks

@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// Pairwise is the definition of conflict: every rectangle of every worker in one item against every one of every other worker in the
+// other. It takes the square of the workers.
+func (p *Plan) Pairwise(a, b *Item, rows, picks int) error {
+	if a != b && p.Workers == 1 {
+		return nil
+	}
+	if a != b && a.Cut.Shared && b.Cut.Shared {
+		return fmt.Errorf("both are shared")
+	}
+	touched := func(it, other *Item, o Operand, w int) []rect {
+		if it == other {
+			return p.regions(nil, it, o, w, rows, picks)
+		}
+		return p.touched(nil, it, o, w, rows, picks, other.Cut)
+	}
+	check := func(x, y []Operand) error {
+		for _, ox := range x {
+			for _, oy := range y {
+				if ox.Buf != oy.Buf {
+					if p.overlap(ox.Buf, oy.Buf) {
+						return fmt.Errorf("buffers %d and %d share memory", ox.Buf, oy.Buf)
+					}
+					continue
+				}
+				for w := range p.Workers {
+					for v := range p.Workers {
+						if v == w {
+							continue
+						}
+						for _, r := range touched(a, b, ox, w) {
+							for _, s := range touched(b, a, oy, v) {
+								if r.meets(s) {
+									return fmt.Errorf("worker %d's %v and worker %d's %v meet in buffer %d", w, r, v, s, ox.Buf)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+		return nil
+	}
+	if err := check(a.Out, b.In); err != nil {
+		return err
+	}
+	if err := check(a.Out, b.Out); err != nil {
+		return err
+	}
+	return check(a.In, b.Out)
+}
+
+// Conflict is what plans are built and checked with.
+func (p *Plan) Conflict(a, b *Item, rows, picks int) error {
+	c := prover{p: p}
+	return c.conflict(a, b, rows, picks)
+}
+
+// SampleRows are the numbers of rows that plans are built and checked for.
+func (p *Plan) SampleRows() []int { return p.sampleRows() }
+
+// Sweeping finds a meeting of random rectangles just where comparing each with each does, and what it finds is one.
+func TestMeeting(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	c := prover{}
+	found := 0
+	for range 20000 {
+		workers, side := 1+rng.IntN(6), 1+rng.IntN(30)
+		span := func() (lo, hi int) { // sometimes empty, often long
+			lo = rng.IntN(side)
+			return lo, lo + rng.IntN(1+rng.IntN(side))
+		}
+		var list []claim
+		for range rng.IntN(10) {
+			x := claim{worker: rng.IntN(workers), second: rng.IntN(2) == 0}
+			x.r0, x.r1 = span()
+			x.c0, x.c1 = span()
+			if rng.IntN(4) == 0 {
+				x.r0, x.r1 = 0, side
+			}
+			if rng.IntN(4) == 0 {
+				x.c0, x.c1 = 0, side
+			}
+			if !x.empty() {
+				list = append(list, x)
+			}
+		}
+		pairs := map[[2]int]bool{}
+		for _, x := range list {
+			for _, y := range list {
+				if !x.second && y.second && x.worker != y.worker && x.meets(y.rect) {
+					pairs[[2]int{x.worker, y.worker}] = true
+				}
+			}
+		}
+		c.claims = append(c.claims[:0], list...)
+		w, v, ok := c.meeting()
+		if ok != (len(pairs) > 0) || ok && !pairs[[2]int{w, v}] {
+			t.Fatalf("%v: found %v, workers %d and %d; there are %v", list, ok, w, v, pairs)
+		}
+		if ok {
+			found++
+		}
+	}
+	if found < 2000 || found > 18000 {
+		t.Errorf("%d of 20000 cases meet: the cases are no good", found)
+	}
+}

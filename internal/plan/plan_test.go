@@ -1,0 +1,230 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"ck/internal/cost"
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/plan"
+	"ck/internal/quant"
+	"ck/internal/synth"
+)
+
+// small are shapes with few layers that cut in different ways.
+var small = []synth.Shape{
+	{Arch: "llama", Layers: 2, Hidden: 512, FFN: 1024, Heads: 8, KVHeads: 4, HeadDim: 64, Vocab: 640, Context: 512, RopeBase: 1e4},
+	{Arch: "qwen3", Layers: 2, Hidden: 256, FFN: 768, Heads: 6, KVHeads: 3, HeadDim: 32, Vocab: 600, Context: 512, Tied: true, QKNorm: true, RopeBase: 1e4},
+	{Arch: "qwen2", Layers: 1, Hidden: 2048, FFN: 4096, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 4096, Context: 512, QKVBias: true, RopeBase: 1e4},
+}
+
+// build is the plan of a shape whose matrices have one type.
+func build(t testing.TB, s synth.Shape, typ quant.Type, m plan.Machine) *plan.Plan {
+	t.Helper()
+	x, err := cost.OfShape(s.Arch, s, typ.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := kernel.For(isa.Go, 0).Format(typ, false)
+	m.Format = func(graph.WeightID) *kernel.Format { return f }
+	p, err := plan.Build(x.Graph, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// each calls f for plans of all classes, for workers that divide the heads and for those that do not.
+func each(t *testing.T, workers []int, f func(name string, p *plan.Plan)) {
+	t.Helper()
+	for i, s := range small {
+		for _, w := range workers {
+			for _, rows := range []int{1, 9, 40, 200} {
+				typ := []quant.Type{quant.Q8_0, quant.F32, quant.Q4_K}[(i+w+rows)%3]
+				p := build(t, s, typ, plan.Machine{Workers: w, MaxRows: rows, MaxPicks: max(1, rows/(1+i)), Separate: (w+rows)%4 == 3})
+				f(fmt.Sprintf("%s, %s, %d workers, %d rows", s.Arch, typ, w, rows), p)
+			}
+		}
+	}
+}
+
+// same reports whether the sweep over claims and the comparison of each with each agree on two items.
+func same(p *plan.Plan, a, b *plan.Item) error {
+	for _, rows := range append(p.SampleRows(), 1, 7) {
+		picks := min(rows, p.MaxPicks)
+		got, want := p.Conflict(a, b, rows, picks), p.Pairwise(a, b, rows, picks)
+		if (got == nil) != (want == nil) {
+			return fmt.Errorf("%s %s and %s %s, %d rows: %v; each with each: %v", a.Do, a.Name, b.Do, b.Name, rows, got, want)
+		}
+	}
+	return nil
+}
+
+// Any two items of a plan conflict just where comparing every two workers says so; a barrier stands where one is needed, and nowhere
+// else.
+func TestConflict(t *testing.T) {
+	each(t, []int{1, 2, 3, 4, 8, 13}, func(name string, p *plan.Plan) {
+		if err := p.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		since, needed := 0, true
+		for i := range p.Items {
+			it := &p.Items[i]
+			if it.Do == plan.Barrier {
+				last := since
+				since, needed = i+1, false
+				for j := last; j < i && i+1 < len(p.Items); j++ {
+					for _, rows := range p.SampleRows() {
+						needed = needed || p.Pairwise(&p.Items[j], &p.Items[i+1], rows, min(rows, p.MaxPicks)) != nil
+					}
+				}
+				if !needed && !separate(p) {
+					t.Errorf("%s: nobody needs the barrier %d", name, i)
+				}
+				continue
+			}
+			for j := max(0, i-20); j <= i; j++ { // items of other phases too
+				if p.Items[j].Do == plan.Barrier {
+					continue
+				}
+				if err := same(p, &p.Items[j], it); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				for _, rows := range p.SampleRows() {
+					if err := p.Pairwise(&p.Items[j], it, rows, min(rows, p.MaxPicks)); err != nil && j >= since {
+						t.Fatalf("%s: items %d and %d: %v", name, j, i, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// separate reports whether a barrier stands behind every item.
+func separate(p *plan.Plan) bool {
+	for i := range p.Items {
+		if (p.Items[i].Do == plan.Barrier) != (i%2 == 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// So they do in plans whose cuts, operands and buffers were changed at random, most of which are wrong.
+func TestConflictOfMutants(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	total, conflicts := 0, 0
+	each(t, []int{2, 5, 8}, func(name string, p *plan.Plan) {
+		for range 30 {
+			q := *p
+			q.Items = slices.Clone(p.Items)
+			i := rng.IntN(len(q.Items))
+			if q.Items[i].Do == plan.Barrier {
+				continue
+			}
+			mutate(rng, &q, &q.Items[i])
+			for j := max(0, i-6); j < min(i+6, len(q.Items)); j++ {
+				if q.Items[j].Do == plan.Barrier {
+					continue
+				}
+				a, b := &q.Items[min(i, j)], &q.Items[max(i, j)]
+				if err := same(&q, a, b); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				total++
+				if q.Pairwise(a, b, p.MaxRows, p.MaxPicks) != nil {
+					conflicts++
+				}
+			}
+		}
+	})
+	if conflicts < total/20 || conflicts > total*19/20 {
+		t.Errorf("%d of %d pairs conflict: the mutants are no good", conflicts, total)
+	}
+}
+
+// mutate changes an item in one way.
+func mutate(rng *rand.Rand, p *plan.Plan, it *plan.Item) {
+	it.In, it.Out = slices.Clone(it.In), slices.Clone(it.Out)
+	ops := it.Out
+	if len(it.In) > 0 && rng.IntN(2) == 0 {
+		ops = it.In
+	}
+	o := &ops[rng.IntN(len(ops))]
+	switch rng.IntN(7) {
+	case 0:
+		it.Cut.By = plan.Axis(rng.IntN(4))
+		it.Cut.N = max(it.Cut.N, 1)
+	case 1:
+		it.Cut.N = 1 + rng.IntN(40)
+	case 2:
+		it.Cut.Shared = !it.Cut.Shared
+	case 3:
+		it.Picked = !it.Picked
+	case 4:
+		o.All = !o.All
+	case 5:
+		o.Unit = rng.IntN(300)
+	case 6:
+		o.Buf = plan.BufID(rng.IntN(len(p.Bufs)))
+	}
+}
+
+// A plan for hundreds of workers is right as well, and made and checked in far less than a second; comparing each with each takes a
+// quarter of a minute.
+func TestManyWorkers(t *testing.T) {
+	for _, name := range []string{"qwen3-0.6b", "llama-3.1-8b"} {
+		s, err := synth.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, workers := range []int{72, 128, 448} {
+			for _, rows := range []int{1, 16, 512} {
+				p := build(t, s, quant.Q4_K, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows})
+				if err := p.Check(); err != nil {
+					t.Errorf("%s, %d workers, %d rows: %v", name, workers, rows, err)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkBuild is how long the first walk waits for its plan.
+func BenchmarkBuild(b *testing.B) { benchmark(b, func(*plan.Plan) error { return nil }) }
+
+// BenchmarkBuildCheck is that with the check of the plan.
+func BenchmarkBuildCheck(b *testing.B) { benchmark(b, (*plan.Plan).Check) }
+
+func benchmark(b *testing.B, then func(*plan.Plan) error) {
+	f := kernel.For(isa.Go, 0).Format(quant.Q4_K, false)
+	for _, name := range []string{"qwen3-0.6b", "llama-3.1-8b"} {
+		s, err := synth.Find(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		m, err := cost.OfShape(name, s, "Q4_K")
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, rows := range []int{1, 512} {
+			for _, workers := range []int{1, 2, 8, 32, 72, 128, 448} {
+				b.Run(fmt.Sprintf("shape=%s/rows=%d/workers=%d", name, rows, workers), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						p, err := plan.Build(m.Graph, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows, Format: func(graph.WeightID) *kernel.Format { return f }})
+						if err != nil {
+							b.Fatal(err)
+						}
+						if err := then(p); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
