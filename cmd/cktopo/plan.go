@@ -257,7 +257,7 @@ func (o *planOptions) speed(m *cost.Model, use cost.Run, x planMachine, threads 
 	if r.Decode, err = phase(float64(use.Rows), m.Decode, m.LeastDecode); err != nil {
 		return err
 	}
-	first, stay := m.FirstUse(threads)
+	first, stay := m.FirstUse(x.Limits(tier, threads))
 	r.FirstUse = &firstFacts{first, stay}
 	return o.judge(m, use, x, r)
 }

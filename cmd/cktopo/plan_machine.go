@@ -72,10 +72,7 @@ func (o *planOptions) planned() ([]planMachine, error) {
 			x.FillPeaks()
 		}
 		if o.bandwidth > 0 {
-			x.Bandwidth, x.CoreGBs = o.bandwidth, 0
-			if err := x.Check(); err != nil {
-				return nil, cli.Usage("--bandwidth: %v", err)
-			}
+			x.ThreadsRead = o.bandwidth * 1e9
 		}
 		if o.measure {
 			if err := o.measureRoofs(x, threads); err != nil {
@@ -223,6 +220,6 @@ func (o *planOptions) measureRoofs(x *planMachine, threads int) error {
 			x.PeakGops[k] = peak / 1e9 * float64(x.Cores) / float64(min(threads, x.Cores))
 		}
 	}
-	x.Bandwidth, x.CoreGBs, x.why = roofs.BestRead()/1e9, 0, "measured just now"
+	x.ThreadsRead, x.why = roofs.BestRead(), "measured just now"
 	return nil
 }

@@ -2,7 +2,9 @@ package cost
 
 import (
 	"ck/internal/isa"
+	"ck/internal/kernel"
 	"ck/internal/measure"
+	"ck/internal/plan"
 	"ck/internal/quant"
 )
 
@@ -16,21 +18,19 @@ type Efficiency struct {
 	Source  string
 }
 
-// efficiencies: end to end shares measured before matmuls were shared and slices added in the kernels (llama-3.2-1b, two threads: decode 86, 74, 83 % of the read roof, prefill 47, 45,
-// 74 % of the peak for Q8_0, Q4_K, BF16) less what this model counts apart: attention, elementwise steps, meetings. Others follow their
-// kin: the kernels alone differ by a few points (go test -run '^$' -bench Matmul ./internal/kernel).
+// efficiencies are those of the matmuls alone; what else a walk does is counted apart.
 var efficiencies = map[quant.Type]Efficiency{
-	quant.Q8_0: {0.87, 0.53, "measured, llama-3.2-1b, two threads"},
-	quant.Q4_K: {0.77, 0.51, "measured, llama-3.2-1b, two threads"},
-	quant.BF16: {0.84, 0.83, "measured, llama-3.2-1b, two threads"},
-	quant.Q6_K: {0.83, 0.50, "between Q8_0 and Q4_K, as its kernels are"},
-	quant.Q5_K: {0.77, 0.50, "as Q4_K"},
-	quant.Q4_0: {0.82, 0.52, "as Q8_0, less for unpacking, as its kernels"},
-	quant.Q4_1: {0.82, 0.50, "as Q4_0"},
-	quant.Q5_0: {0.82, 0.50, "as Q4_0"},
-	quant.Q5_1: {0.82, 0.50, "as Q4_0"},
-	quant.F16:  {0.84, 0.75, "as BF16, in float32 arithmetic"},
-	quant.F32:  {0.84, 0.75, "as F16"},
+	quant.Q8_0: {0.83, 0.66, "measured"},
+	quant.Q4_K: {0.80, 0.67, "measured"},
+	quant.BF16: {0.85, 0.85, "measured"},
+	quant.Q6_K: {0.80, 0.64, "measured"},
+	quant.Q5_K: {0.75, 0.64, "as Q6_K, less where reading is the limit: bound by taking the bits apart"},
+	quant.Q4_0: {0.80, 0.65, "measured"},
+	quant.Q4_1: {0.80, 0.65, "as Q4_0"},
+	quant.Q5_0: {0.80, 0.65, "as Q4_0"},
+	quant.Q5_1: {0.80, 0.65, "as Q4_0"},
+	quant.F16:  {0.85, 0.75, "as BF16, in float32 arithmetic"},
+	quant.F32:  {0.85, 0.75, "as F16"},
 }
 
 // direct is for types without kernels of their own: each walk decodes them to float32 panels and multiplies those.
@@ -44,26 +44,54 @@ func EfficiencyOf(t quant.Type) Efficiency {
 	return direct
 }
 
+// elementOps is what an element takes in the steps beside matmuls and attention, in operations at the float32 peak: the clock and the
+// width of vectors change it as they change the peak. Measured: steps of prompts of 512 rows, one thread. Elements are those of the result,
+// of the store those of keys and values.
+var elementOps = map[plan.Code]float64{
+	plan.Norm:        90,
+	plan.SwiGLU:      85,
+	plan.Rope:        70,
+	plan.Store:       180,
+	plan.Embed:       230,
+	plan.Angles:      1500, // sines and cosines in Go
+	plan.Add:         40,
+	plan.Pick:        40,
+	plan.AttendMerge: 100,
+}
+
+// groupNormOps is Norm over heads.
+const groupNormOps = 180
+
+// quantOps is Quant by what it makes.
+var quantOps = map[kernel.ActKind]float64{kernel.ActQ8: 150, kernel.ActQ8K: 100, kernel.ActBF16: 60}
+
 const (
-	// attendCompute is the share of the float32 peak that attention over many rows reaches, of the keys that are seen. Measured: 15 to 20 % of
-	// the time of qwen3-0.6b's prefill of 512 rows.
-	attendCompute = 0.38
+	// attendCompute is the share of the float32 peak that attention over many rows reaches, of the keys that are seen. Measured.
+	attendCompute = 0.51
+	// attendOne is that of one row, where the memory is no limit. Measured.
+	attendOne = 0.60
 	// attendRead is the share of the read bandwidth that attention of one row reaches. Measured: 88 % over an F16 cache.
 	attendRead = 0.88
-	// elementRate is how many bytes a second a core moves in norms, rotations, activations and their quantization: data of the second-level
-	// cache, written once and read once. Fitted to what prefill leaves beside matmuls and attention.
-	elementRate = 40e9
-	// itemSeconds is the fixed cost of an item of the plan for a worker. Measured: about 0.1 us with a clock reading; the rest is the call.
-	itemSeconds = 0.2e-6
+	// attendHead is what a query head of a row takes to begin and to end. Measured: 16 us for the 32 heads of a layer of llama-3.2-1b.
+	attendHead = 0.5e-6
+	// itemSeconds is the fixed cost of an item of the plan for a worker: its code, operands and tables are in no cache where weights stream
+	// through between two of its kind. Measured: 1 to 2 us for the small steps of generation.
+	itemSeconds = 1e-6
 	// directSeconds is one worker decoding one weight without a kernel. Measured: docs/performance.md, known gaps.
 	directSeconds = 2e-9
 
-	// meetTwo is a barrier of two pinned workers of one socket. Measured: 0.07 to 0.1 us (ckbench barrier).
-	meetTwo = 0.1e-6
-	// waitTwo is what two workers wait for each other at a barrier of a walk beyond that: they are never done at the same time. Stated.
-	waitTwo = 0.3e-6
-	// meetSocket is what every further socket adds: its cache lines cross the link. Stated: some hundred nanoseconds each way.
-	meetSocket = 1e-6
+	// arriveSeconds is one worker adding itself to a barrier's counter: its cache line comes from another core. Measured: two workers of one
+	// socket meet in 0.07 to 0.1 us (ckbench barrier).
+	arriveSeconds = 0.05e-6
+	// waitClaim is what workers wait behind a matmul that they share, of what one of them claims at once: nobody takes over what is begun.
+	waitClaim = 0.5
+	// shareGrain is the least that is claimed, in bytes of weights times rows (internal/walk/share.go).
+	shareGrain = 64 << 10
+	// waitShare is what they wait behind steps that are cut in fixed parts, of these steps' time: no two cores are equally fast. Measured: 8 to 13 %
+	// with two threads.
+	waitShare = 0.10
+	// linkSeconds is what every socket adds: the counter's line and the news cross the link. Stated: some hundred nanoseconds each way.
+	linkSeconds = 0.5e-6
 
 	// firstUse is what the first use of a weight costs beside its arithmetic, in seconds of one worker per byte: page faults of the mapping and
 	// packing into scratch. Measured: 95 to 117 ms for the first token of 1.3 GB on two threads where packed panels take 36 to 46.
@@ -72,9 +100,9 @@ const (
 	// (internal/walk/slot.go).
 	packStay = 135e-3 * 2 / 1.3e9
 
-	// readShare is the share of the theoretical bandwidth of the channels that reading reaches where nobody measured it. Stated: STREAM reaches
-	// 75 to 90 % on DDR4 and DDR5 servers.
-	readShare = 0.82
+	// readShare is the share of the theoretical bandwidth of the channels that reading reaches where nobody measured it, between a low and a
+	// high one. Stated: STREAM reaches 75 to 90 % on DDR4 and DDR5 servers.
+	readShare, readShareLow, readShareHigh = 0.82, 0.75, 0.90
 	// coreRead is what one core reads at most, in bytes a second, where nobody measured it: fewer cores cannot use all channels. Stated; 43 GB/s
 	// were measured on a Zen 5 with free channels, cores on large meshes reach about 12.
 	coreRead = 12e9

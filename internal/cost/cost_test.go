@@ -178,7 +178,7 @@ func TestPublishedProjection(t *testing.T) {
 			t.Errorf("400 ms need %.4g OP/s", ops)
 		}
 		// 144 cores x 2.7 GHz x 1024 or 2048 operations; half as many for 72.
-		for name, cores := range map[string]float64{"2s-72c-12ch": 72, "2s-144c-24ch": 144} {
+		for name, m12 := range map[string]struct{ cores, sets float64 }{"2s-72c-12ch": {72, 1}, "2s-72c-24ch": {72, 2}, "2s-144c-24ch": {144, 2}} {
 			x, ok := FindMachine(name)
 			if !ok {
 				t.Fatal(name)
@@ -188,7 +188,7 @@ func TestPublishedProjection(t *testing.T) {
 				t.Fatal(err)
 			}
 			v := m.JudgePrefill(x, kind, 4096, 0.4)
-			peak := cores * 2.7e9 * map[string]float64{measure.Int8: 2048, measure.BF16: 1024}[kind]
+			peak := m12.cores * 2.7e9 * map[string]float64{measure.Int8: 2048, measure.BF16: 1024}[kind]
 			if v.Possible || math.Abs(v.Has/peak-1) > 1e-9 || math.Abs(v.Times*v.Has/v.Need-1) > 1e-9 {
 				t.Errorf("%s on %s: %+v, the peak is %.4g", typ, name, v, peak)
 			}
@@ -197,12 +197,12 @@ func TestPublishedProjection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			bw := cores / 72 * 12 * 6400e6 * 8
+			bw := m12.sets * 12 * 6400e6 * 8
 			if d.Has != bw {
 				t.Errorf("%s has %.4g B/s, by hand %.4g", name, d.Has, bw)
 			}
 			// 8 tokens/s: only a quarter of the bytes through twice the channels.
-			if want := typ == "Q4_K" && cores == 144; d.Possible != want {
+			if want := typ == "Q4_K" && m12.sets == 2; d.Possible != want {
 				t.Errorf("8 tokens/s of %s on %s: %+v", typ, name, d)
 			}
 		}
@@ -357,7 +357,7 @@ func TestFileAsShape(t *testing.T) {
 	if ma.File != mb.File || ma.Panels != mb.Panels || ma.KV != mb.KV || ma.Activations != mb.Activations || pa != pb {
 		t.Errorf("file %+v %+v, shape %+v %+v", ma, pa, mb, pb)
 	}
-	if ma.KV != 2*100*ma.KVPosition || ma.Activations <= 0 || ma.Need(true) != ma.Panels+ma.KV+ma.Activations {
+	if ma.KV != 2*128*ma.KVPosition || ma.Activations <= 0 || ma.Need(true) != ma.Panels+ma.KV+ma.Activations {
 		t.Errorf("memory %+v", ma)
 	}
 	f.Tensors[0].Type = quant.I8
@@ -383,6 +383,83 @@ func TestDirect(t *testing.T) {
 	}
 	if a.Matmul < 10*b.Matmul {
 		t.Errorf("IQ4_XS %g s, Q4_K %g s: decoding in Go takes 2 ns a weight", a.Matmul, b.Matmul)
+	}
+}
+
+// What limits the workers of a part of a machine.
+func TestLimits(t *testing.T) {
+	x, _ := FindMachine("2s-144c-24ch")
+	all, _ := x.ReadBandwidth()
+	if all != 0.82*24*6400e6*8 {
+		t.Fatalf("%g B/s", all)
+	}
+	for n, want := range map[int]Limits{
+		1:   {Workers: 1, Sockets: 1, Read: 12e9, Core: 12e9},
+		72:  {Workers: 72, Sockets: 1, Read: all / 2, Core: 12e9}, // the other socket's channels are free and far
+		73:  {Workers: 73, Sockets: 2, Read: 73 * 12e9, Core: 12e9},
+		144: {Workers: 144, Sockets: 2, Read: all, Core: 12e9},
+		288: {Workers: 288, Sockets: 2, Read: all, Core: 12e9},
+	} {
+		l := x.Limits(isa.VNNI, n)
+		if l.Workers != want.Workers || l.Sockets != want.Sockets || l.Read != want.Read || l.Core != want.Core {
+			t.Errorf("%d workers: %+v, want %+v", n, l, want)
+		}
+		// VDPBF16PS starts once a cycle, FMA and VPDPBUSD twice.
+		c := 2.7e9 * float64(min(n, 144))
+		if l.Peak[measure.Int8] != c*256 || l.Peak[measure.BF16] != c*64 || l.Peak[measure.F32] != c*64 {
+			t.Errorf("%d workers: %v", n, l.Peak)
+		}
+	}
+	if b := x.Bound(); b.Peak[measure.Int8] != 144*2.7e9*2048 || b.Peak[measure.BF16] != 144*2.7e9*1024 || b.Read != 24*6400e6*8 {
+		t.Errorf("bound %+v", b)
+	}
+	// A measurement of the threads goes before all.
+	x.ThreadsRead = 5e9
+	if l := x.Limits(isa.VNNI, 4); l.Read != 5e9 || l.Core != 1.25e9 || x.Stated() {
+		t.Errorf("%+v", l)
+	}
+	y, err := ParseMachine([]byte(`{"cores":4,"ghz":4,"isa":"vnni","bandwidth_gbs":80}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := y.Limits(isa.VNNI, 1); l.Read != 20e9 || y.Stated() {
+		t.Errorf("a core of four that read 80 GB/s: %+v", l)
+	}
+}
+
+// Panels are dealt whole: 16 panels over 72 workers take as long as 72 would.
+func TestUneven(t *testing.T) {
+	for _, c := range []struct {
+		n, workers int
+		want       float64
+	}{{16, 72, 4.5}, {208, 72, 3 * 72 / 208.0}, {144, 72, 1}, {8, 1, 1}, {9, 2, 10 / 9.0}, {0, 4, 0}} {
+		if got := uneven(c.n, c.workers); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%d over %d: %g, want %g", c.n, c.workers, got, c.want)
+		}
+	}
+	l := Limits{Workers: 8, Read: 100e9, Core: 20e9, Peak: kinds(1e12, 5e11, 2.5e11)}
+	// 4 panels over 8 workers: half of the workers compute; four of them read 80 GB/s.
+	if x, reading := l.seconds(measure.Work{Bytes: 8e9, Ops: 1e9, Kind: measure.Int8}, 1, 1, 2); math.Abs(x-0.1) > 1e-12 || x != reading {
+		t.Errorf("reading: %g, %g", x, reading)
+	}
+	if x, reading := l.seconds(measure.Work{Bytes: 8e6, Ops: 1e12, Kind: measure.Int8}, 1, 0.5, 2); math.Abs(x-4) > 1e-12 || reading != 0 {
+		t.Errorf("computing: %g, %g", x, reading)
+	}
+}
+
+// The budget is the least under which the engine packs and has room for the cache.
+func TestBudget(t *testing.T) {
+	for _, x := range []Memory{{Panels: 900 << 30, KV: 1 << 30, Activations: 1 << 30}, {Panels: 10 << 30, KV: 500 << 30}, {Panels: 1, File: 7 << 30, KV: 1, Activations: 5 << 30}} {
+		b := x.Budget(true)
+		if x.Panels > b*9/10 || x.Panels+x.KV > b*95/100 || x.Need(true) > b {
+			t.Errorf("%+v: the engine would not pack with %d", x, b)
+		}
+		if c := b - b/1000 - 200; !(x.Panels > c*9/10 || x.Panels+x.KV > c*95/100 || x.Need(true) > c) {
+			t.Errorf("%+v: %d would do as well as %d", x, c, b)
+		}
+		if n := x.Budget(false); n < x.File+x.KV+x.Activations || x.KV > n*95/100 {
+			t.Errorf("%+v: %d without panels", x, n)
+		}
 	}
 }
 

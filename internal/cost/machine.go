@@ -33,12 +33,17 @@ type Machine struct {
 	OpsPerCycle map[string]float64 `json:"ops_per_cycle"`
 	PeakGops    map[string]float64 `json:"peak_gops"`
 
+	// ThreadsRead is what the planned workers together read, in bytes a second, where that was measured; it goes before all that is derived.
+	ThreadsRead float64 `json:"-"`
+
 	tier isa.Tier
 }
 
-// builtin machines. Theory of channels: MT/s x 8 bytes (JEDEC).
+// builtin machines; sockets, cores, channels and memory as sold, in all. The clock is the makers' base clock: no more is promised while all
+// vector units are busy. Theory of channels: MT/s x 8 bytes (JEDEC).
 var builtin = []Machine{
 	{Name: "2s-72c-12ch", Sockets: 2, Cores: 72, GHz: 2.7, ISA: "amx", Channels: 12, MTs: 6400, MemoryGiB: 2048, OpsPerCycle: intel()},
+	{Name: "2s-72c-24ch", Sockets: 2, Cores: 72, GHz: 2.7, ISA: "amx", Channels: 24, MTs: 6400, MemoryGiB: 2048, OpsPerCycle: intel()},
 	{Name: "2s-144c-24ch", Sockets: 2, Cores: 144, GHz: 2.7, ISA: "amx", Channels: 24, MTs: 6400, MemoryGiB: 2048, OpsPerCycle: intel()},
 	{Name: "xeon-8480-2s", Sockets: 2, Cores: 112, GHz: 2.0, ISA: "amx", Channels: 16, MTs: 4800, MemoryGiB: 1024, OpsPerCycle: intel()},
 	{Name: "epyc-9654-2s", Sockets: 2, Cores: 192, GHz: 2.4, ISA: "vnni", Channels: 24, MTs: 4800, MemoryGiB: 1536,
@@ -148,22 +153,46 @@ func (m Machine) KernelTier() isa.Tier { return min(m.tier, isa.VNNI) }
 // Limits are the roofs that the workers of a walk share.
 type Limits struct {
 	Workers, Sockets int
-	Read             float64            // bytes a second
-	Peak             map[string]float64 // operations a second by kind
+	Read             float64            // bytes a second of all together
+	Core             float64            // bytes a second of one of them at most; 0: not told
+	Peak             map[string]float64 // operations a second by kind, of all together
 }
 
 // TheoryBandwidth is that of the memory channels, bytes a second; 0 if not told.
 func (m Machine) TheoryBandwidth() float64 { return float64(m.Channels) * m.MTs * 1e6 * 8 }
 
-// ReadBandwidth is what all cores read, bytes a second: measured, or a stated share of theory. 0 if neither is told. why says it.
+// ReadBandwidth is what all cores, or the planned workers if those were measured, read in bytes a second: measured, or a stated share of
+// theory. 0 if neither is told. why says it.
 func (m Machine) ReadBandwidth() (bw float64, why string) {
 	switch {
+	case m.ThreadsRead > 0:
+		return m.ThreadsRead, "given"
 	case m.Bandwidth > 0:
-		return m.Bandwidth * 1e9, "given"
+		return m.Bandwidth * 1e9, "described"
 	case m.Channels > 0:
-		return readShare * m.TheoryBandwidth(), fmt.Sprintf("%.0f %% of the theory of %d channels at %.0f MT/s", readShare*100, m.Channels, m.MTs)
+		return readShare * m.TheoryBandwidth(), fmt.Sprintf("stated: %.0f %% of the theory of %d channels at %.0f MT/s", readShare*100, m.Channels, m.MTs)
 	}
 	return 0, "not told"
+}
+
+// Stated reports whether the read bandwidth is an assumption, not a measurement.
+func (m Machine) Stated() bool { return m.ThreadsRead == 0 && m.Bandwidth == 0 }
+
+// opsPerCycle is how many operations of a kind a core does per cycle on a tier: the machine's own number, or the tier's.
+func (m Machine) opsPerCycle(tier isa.Tier, kind string) float64 {
+	key := kind
+	if m.tier == isa.AMX && tier != isa.AMX { // the machine's int8 and bf16 are those of its tiles
+		switch kind {
+		case measure.Int8:
+			return cycles[tier].ops[kind]
+		case measure.BF16:
+			key = avx512BF16
+		}
+	}
+	if own := m.OpsPerCycle[key]; own > 0 {
+		return own
+	}
+	return cycles[tier].ops[kind]
 }
 
 // Peak is the arithmetic peak of n cores for a kind on a tier, operations a second; 0 if the clock is not told.
@@ -171,32 +200,25 @@ func (m Machine) Peak(tier isa.Tier, kind string, n int) float64 {
 	if p := m.PeakGops[kind]; p > 0 && tier == m.KernelTier() {
 		return p * 1e9 * float64(n) / float64(m.Cores)
 	}
-	ops := cycles[tier].ops[kind]
-	own := m.OpsPerCycle[kind]
-	switch {
-	case tier == isa.AMX || m.tier != isa.AMX:
-		if own > 0 {
-			ops = own
-		}
-	case kind == measure.BF16 && m.OpsPerCycle[avx512BF16] > 0:
-		ops = m.OpsPerCycle[avx512BF16]
-	}
-	return ops * m.GHz * 1e9 * float64(n)
+	return m.opsPerCycle(tier, kind) * m.GHz * 1e9 * float64(n)
 }
 
-// Limits are those of n workers, one on a core, with kernels of a tier. A measured bandwidth is that of these workers.
+// Limits are those of n workers, one on a core, socket after socket, with kernels of a tier. Workers read the memory of their own sockets.
 func (m Machine) Limits(tier isa.Tier, n int) Limits {
-	l := Limits{Workers: n, Sockets: min(m.Sockets, (n*m.Sockets+m.Cores-1)/m.Cores), Peak: map[string]float64{}}
-	l.Read, _ = m.ReadBandwidth()
-	if m.Bandwidth == 0 || m.CoreGBs > 0 {
-		core := coreRead
+	cores := min(n, m.Cores)
+	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}}
+	if m.ThreadsRead > 0 {
+		l.Read, l.Core = m.ThreadsRead, m.ThreadsRead/float64(n)
+	} else {
+		all, _ := m.ReadBandwidth()
+		l.Core = max(coreRead, all/float64(m.Cores))
 		if m.CoreGBs > 0 {
-			core = m.CoreGBs * 1e9
+			l.Core = m.CoreGBs * 1e9
 		}
-		l.Read = min(l.Read, core*float64(n))
+		l.Read = min(all*float64(l.Sockets)/float64(m.Sockets), l.Core*float64(cores))
 	}
 	for _, k := range []string{measure.Int8, measure.BF16, measure.F32} {
-		l.Peak[k] = m.Peak(tier, k, min(n, m.Cores))
+		l.Peak[k] = m.Peak(tier, k, cores)
 	}
 	return l
 }
@@ -204,7 +226,7 @@ func (m Machine) Limits(tier isa.Tier, n int) Limits {
 // Bound are the limits that no program passes: theory of the channels, the peak of the best tier of all cores.
 func (m Machine) Bound() Limits {
 	l := m.Limits(m.tier, m.Cores)
-	l.Read = max(m.TheoryBandwidth(), m.Bandwidth*1e9)
+	l.Read = max(m.TheoryBandwidth(), m.Bandwidth*1e9, m.ThreadsRead)
 	for _, k := range []string{measure.Int8, measure.BF16, measure.F32} {
 		l.Peak[k] = max(l.Peak[k], m.Limits(m.KernelTier(), m.Cores).Peak[k])
 	}
@@ -232,7 +254,7 @@ func (m *Machine) FillPeaks() {
 		if p := m.PeakGops[k]; p > 0 {
 			for _, o := range []string{measure.Int8, measure.BF16, measure.F32} {
 				if m.PeakGops[o] == 0 {
-					m.PeakGops[o] = p * cycles[m.KernelTier()].ops[o] / cycles[m.KernelTier()].ops[k]
+					m.PeakGops[o] = p * m.opsPerCycle(m.KernelTier(), o) / m.opsPerCycle(m.KernelTier(), k)
 				}
 			}
 			return

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"ck/internal/graph"
+	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/walk"
@@ -94,7 +95,7 @@ type Memory struct {
 	File        int64 // mapped: page cache, shared with other processes, given back under pressure
 	Panels      int64
 	KVPosition  int64 // of one position of one sequence
-	KV          int64 // of all sequences at full context
+	KV          int64 // of all sequences at full context, in pages of kv.Block positions; layers with a sliding window keep all, too
 	Activations int64 // the largest plan's buffers
 	Logits      int64 // of one row
 }
@@ -107,6 +108,15 @@ func (x Memory) Need(packed bool) int64 {
 	return x.File + x.KV + x.Activations
 }
 
+// Budget is the least memory with which the engine takes what Need says: it packs if panels take 9/10 of its budget at most, and panels
+// and cache take 95 % of it at most (engine.account).
+func (x Memory) Budget(packed bool) int64 {
+	if packed {
+		return max(x.Need(true), x.Panels/9*10+10, (x.Panels+x.KV)/95*100+100)
+	}
+	return max(x.Need(false), x.KV/95*100+100)
+}
+
 // Memory is the account of a run.
 func (m *Model) Memory(r Run, workers int) (Memory, error) {
 	x := Memory{Parts: m.Parts(), Logits: 4 * int64(m.Graph.Vocab)}
@@ -115,7 +125,7 @@ func (m *Model) Memory(r Run, workers int) (Memory, error) {
 	if x.KVPosition, err = m.CacheBytes(r.KV, 0); err != nil {
 		return x, err
 	}
-	x.KV = x.KVPosition * int64(r.Context) * int64(r.Rows)
+	x.KV = x.KVPosition * int64(blocks(r.Context, kv.Block)*kv.Block) * int64(r.Rows)
 	p, err := m.planOf(max(r.UBatch, 17), workers, r.UBatch)
 	if err != nil {
 		return x, err
@@ -163,7 +173,7 @@ type Training struct {
 	LoRA        int64   // BF16 weights, and everything of the adapters
 	LoRAParams  float64 // of the adapters
 	Rank        int
-	Activations int64 // of one sequence with recomputation
+	Activations int64 // of one sequence with recomputation, and its logits
 	FullOps     float64
 	LoRAOps     float64 // operations per token
 }
@@ -191,8 +201,9 @@ func (m *Model) Training(tokens, rank int) Training {
 		}
 	}
 	t.LoRA = int64(2*params + adamBytes*t.LoRAParams)
-	// The input of every layer, and the values of the layer that is being recomputed: some ten of the hidden size, three of the widest.
+	// The input of every layer; the values of the layer that is being recomputed: some ten of the hidden size, three of the widest; logits in
+	// float32, whose gradient takes their place.
 	hidden := int64(m.Hidden())
-	t.Activations = int64(tokens) * (checkpointBytes*hidden*int64(m.Layers()) + 2*(10*hidden+3*int64(wide)))
+	t.Activations = int64(tokens) * (checkpointBytes*hidden*int64(m.Layers()) + 2*(10*hidden+3*int64(wide)) + 4*int64(m.Graph.Vocab))
 	return t
 }

@@ -3,7 +3,9 @@ package cost
 import (
 	"math"
 
+	"ck/internal/graph"
 	"ck/internal/isa"
+	"ck/internal/kernel"
 	"ck/internal/measure"
 	"ck/internal/plan"
 	"ck/internal/quant"
@@ -12,6 +14,7 @@ import (
 // Time is where the time of walks goes, in seconds.
 type Time struct {
 	Matmul, Attention, Elementwise, Meetings float64
+	Reading                                  float64 // part of Matmul and Attention in which the memory is what they wait for
 	Bytes, Ops                               float64 // read and computed: weights, cache; matmuls, attention
 	Barriers                                 int
 }
@@ -21,13 +24,14 @@ func (t Time) Total() float64 { return t.Matmul + t.Attention + t.Elementwise + 
 
 func (t *Time) add(x Time) {
 	t.Matmul, t.Attention, t.Elementwise, t.Meetings = t.Matmul+x.Matmul, t.Attention+x.Attention, t.Elementwise+x.Elementwise, t.Meetings+x.Meetings
+	t.Reading += x.Reading
 	t.Bytes, t.Ops, t.Barriers = t.Bytes+x.Bytes, t.Ops+x.Ops, t.Barriers+x.Barriers
 }
 
-// WalkTime is the time of one walk of a plan. Each matmul takes as long as its bytes or its operations need, whatever is longer.
+// WalkTime is the time of one walk of a plan. Each matmul and each attention takes as long as its bytes or its operations need, whatever is
+// longer.
 func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 	var t Time
-	workers := float64(l.Workers)
 	for i := range p.Items {
 		it := &p.Items[i]
 		work := measure.ItemWork(p, i, w)
@@ -37,43 +41,133 @@ func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 		if it.Picked {
 			rows = w.Picks
 		}
+		if rows == 0 {
+			continue
+		}
 		switch it.Do {
 		case plan.Barrier:
 			t.Barriers++
 			t.Meetings += meet(l)
 		case plan.Matmul:
-			if rows == 0 {
-				continue
-			}
-			f := p.Formats[it.W[0]]
+			m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
 			e := EfficiencyOf(f.Type)
-			x := max(work.Bytes/(l.Read*e.Read), work.Ops/(l.Peak[work.Kind]*e.Compute))
+			panels := blocks(m.Rows, f.PanelRows)
+			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels, l.Workers))
 			if f.Direct {
-				m := p.G.Weights[it.W[0]]
-				x += float64(m.Rows) * float64(m.Cols) * directSeconds / workers
+				x += float64(m.Rows) * float64(m.Cols) * directSeconds / float64(l.Workers)
 			}
 			t.Matmul += x + itemSeconds
-		case plan.Attend, plan.AttendChunks:
-			t.Attention += max(work.Bytes/(l.Read*attendRead), work.Ops/(l.Peak[work.Kind]*attendCompute)) + itemSeconds
-		default:
-			moved := 0.0
-			for _, o := range append(append([]plan.Operand{}, it.In...), it.Out...) {
-				if b := &p.Bufs[o.Buf]; b.Cache == 0 && !b.Parts {
-					moved += 4 * float64(b.Width) * float64(rows)
-				}
+			t.Reading += reading
+			if it.Cut.Shared {
+				claim := max(1, shareGrain/(rows*f.PanelRows*f.Type.RowBytes(m.Cols)))
+				t.Meetings += waitClaim * x * min(1, float64(claim)/float64(blocks(panels, l.Workers)))
 			}
-			t.Elementwise += moved/(elementRate*workers) + itemSeconds
+		case plan.Attend, plan.AttendChunks:
+			x, reading := attention(p, it, work, w, l)
+			t.Attention += x + itemSeconds
+			t.Reading += reading
+		default:
+			t.Elementwise += elements(p, it, rows, l) + itemSeconds
 		}
+	}
+	if l.Workers > 1 {
+		t.Meetings += waitShare * (t.Attention + t.Elementwise)
 	}
 	return t
 }
 
-// meet is the time of one barrier: a tree of meetings of two, and the links between sockets.
+// seconds is the time of work at shares of the roofs, and that time again if reading decides it. uneven is what the worker that has most
+// does over an equal part.
+func (l Limits) seconds(work measure.Work, read, compute, uneven float64) (x, reading float64) {
+	reading = work.Bytes / l.Read / read
+	if l.Core > 0 {
+		reading = max(reading, uneven*work.Bytes/(float64(l.Workers)*l.Core)/read)
+	}
+	computing := uneven * work.Ops / (l.Peak[work.Kind] * compute)
+	if reading >= computing {
+		return reading, reading
+	}
+	return computing, 0
+}
+
+// uneven is how much longer n equal units take whole over workers than cut finely: ceil(n/workers) each for n/workers.
+func uneven(n, workers int) float64 {
+	return float64(blocks(n, workers)) * float64(workers) / float64(max(n, 1))
+}
+
+// blocks is how many blocks of size hold n.
+func blocks(n, size int) int { return (n + size - 1) / size }
+
+// attention is the time of an attention item, and how much of it is reading. Keys come in whole blocks; the units that workers take are
+// those of the plan.
+func attention(p *plan.Plan, it *plan.Item, work measure.Work, w measure.Walk, l Limits) (x, reading float64) {
+	c, keys := p.G.Caches[it.Cache], max(1, int(math.Ceil(w.Keys)))
+	if c.Window > 0 {
+		keys = min(keys, c.Window)
+	}
+	if p.Class == plan.Many {
+		return l.seconds(work, attendRead, attendCompute, uneven(c.KVHeads*blocks(w.Rows, plan.TileRows), l.Workers))
+	}
+	units := c.KVHeads
+	if it.Do == plan.AttendChunks {
+		units *= w.Rows * blocks(keys, kernel.ChunkKeys)
+	}
+	u := uneven(units, l.Workers)
+	whole := float64(blocks(keys, kernel.BlockKeys)*kernel.BlockKeys) / float64(keys)
+	work.Bytes, work.Ops = work.Bytes*whole, work.Ops*whole
+	x, reading = l.seconds(work, attendRead, attendOne, u)
+	heads := float64(it.Op.(graph.Attend).Heads * w.Rows)
+	return x + attendHead*heads*u/float64(l.Workers), reading
+}
+
+// elements is the time of a step that is neither a matmul nor attention: its arithmetic, or for prompts, whose values are in no cache any
+// more when the next step comes to them, reading its input and writing its result, which reads it first.
+func elements(p *plan.Plan, it *plan.Item, rows int, l Limits) float64 {
+	width := func(of []plan.Operand) (n float64) {
+		for _, o := range of {
+			n += float64(p.Bufs[o.Buf].Width)
+		}
+		return n
+	}
+	n := float64(rows) * width(it.Out)
+	ops, moved := elementOps[it.Do], float64(rows)*(4*width(it.In)+8*width(it.Out))
+	switch it.Do {
+	case plan.Store: // the result is the cache
+		n = float64(rows) * width(it.In)
+		moved = 8 * n
+	case plan.Quant:
+		ops, moved = quantOps[p.Bufs[it.Out[0].Buf].Kind], 6*n
+	case plan.Norm:
+		if g := it.Op.(graph.Norm).Group; g != 0 && g != p.Bufs[it.Out[0].Buf].Width {
+			ops = groupNormOps
+		}
+	case plan.Embed, plan.Angles, plan.AttendMerge:
+		moved = 0
+	}
+	part := 1 / float64(l.Workers)
+	switch {
+	case it.Cut.By == plan.Rows:
+		part *= uneven(rows, l.Workers)
+	case it.Do == plan.Norm && it.In[0].All: // every worker sums the whole row
+		part = 1
+	}
+	x := n * part * ops / (l.Peak[measure.F32] / float64(l.Workers))
+	if p.Class == plan.Many {
+		x = max(x, moved/l.Read)
+	}
+	return x
+}
+
+// meet is the time of one barrier, without waiting: the workers add themselves to one counter, whose cache line goes from core to core.
 func meet(l Limits) float64 {
 	if l.Workers < 2 {
 		return 0
 	}
-	return (meetTwo+waitTwo)*math.Ceil(math.Log2(float64(l.Workers))) + meetSocket*float64(l.Sockets-1)
+	t := arriveSeconds * float64(l.Workers)
+	if l.Sockets > 1 {
+		t += linkSeconds * float64(l.Sockets)
+	}
+	return t
 }
 
 // leastTime is the least time that a walk needs under roofs: all bytes at once with all operations, attention in the best float arithmetic.
@@ -165,11 +259,12 @@ func (m *Model) planOf(n, workers, ubatch int) (*plan.Plan, error) {
 	return m.Plan(c, workers, map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(ubatch, n, 17)}[c])
 }
 
-// FirstUse is what the first walk takes longer than later ones, and packing panels to stay over the next walks, in seconds.
-func (m *Model) FirstUse(workers int) (first, stay float64) {
+// FirstUse is what the first walk takes longer than later ones, and packing panels to stay over the next walks, in seconds, of a file that
+// is in the page cache. Neither is faster than the memory: the file is read; panels are read from it, and written, which reads them, too.
+func (m *Model) FirstUse(l Limits) (first, stay float64) {
 	_, panels := m.PanelBytes()
 	file := float64(m.FileBytes())
-	return file * firstUse / float64(workers), float64(panels) * packStay / float64(workers)
+	return max(file*firstUse/float64(l.Workers), file/l.Read), max(float64(panels)*packStay/float64(l.Workers), 3*float64(panels)/l.Read)
 }
 
 // A Range is an expectation of a rate: between Low and High, no program above Bound.
@@ -185,16 +280,24 @@ const (
 )
 
 // Expect is the rate in tokens a second of tokens that a phase makes in the time that phase says for limits. Low: the memory of one socket
-// alone, which is what runs get whose pages lie on one; High: every socket reads its own. Both with the error of the model.
+// alone, which is what runs get whose pages lie on one; High: every socket reads its own. Both with the error of the model, and where the
+// bandwidth is stated with the range of what is published for it.
 func (m *Model) Expect(x Machine, tier isa.Tier, workers int, tokens float64, phase, least func(Limits) (Time, error)) (Range, Time, error) {
 	l := x.Limits(tier, workers)
 	mid, err := phase(l)
 	if err != nil {
 		return Range{}, mid, err
 	}
-	slow := l
+	slow, fast := l, l
 	slow.Read /= float64(max(1, l.Sockets))
+	if x.Stated() {
+		slow.Read, fast.Read = slow.Read*readShareLow/readShare, fast.Read*readShareHigh/readShare
+	}
 	low, err := phase(slow)
+	if err != nil {
+		return Range{}, mid, err
+	}
+	high, err := phase(fast)
 	if err != nil {
 		return Range{}, mid, err
 	}
@@ -210,7 +313,7 @@ func (m *Model) Expect(x Machine, tier isa.Tier, workers int, tokens float64, ph
 	if workers == 1 {
 		factor = errorOne
 	}
-	r := Range{tokens / low.Total() / factor, tokens / mid.Total(), tokens / mid.Total() * factor, tokens / top.Total()}
+	r := Range{tokens / low.Total() / factor, tokens / mid.Total(), tokens / high.Total() * factor, tokens / top.Total()}
 	r.High = min(r.High, r.Bound)
 	return r, mid, nil
 }
