@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -12,26 +13,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDevices bounds each kind of device; more are noted and left out.
-const maxDevices = 4096
+// Bounds of what a machine has, many times what is there; more is noted and left out.
+const (
+	maxDevices  = 4096 // of each kind of device
+	maxPorts    = 1024 // of all RDMA devices
+	maxCounters = 100  // of a port, in one folder
+	maxTargets  = 64   // of a decoder, a region, a port
+	maxWord     = 500  // bytes of a value; the longest, a mitigation's, have some 200
+)
 
-// entries is the names in a folder, sorted; none if it is absent.
+// entries is the names in a folder, 2 before 10; none if it is absent.
 func (r tree) entries(dir string) []string {
-	es, err := fs.ReadDir(r.FS, dir)
-	if err != nil {
-		return nil
-	}
+	es := r.readDir(dir)
 	if len(es) > maxDevices {
 		r.notes.add("%s has %d entries; %d were read", dir, len(es), maxDevices)
 		es = es[:maxDevices]
 	}
-	names := make([]string, len(es))
-	for i, e := range es {
-		names[i] = e.Name()
+	var names []string
+	for _, e := range es {
+		names = append(names, e.Name())
 	}
-	// 2 comes before 10.
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	return names
+}
+
+// devices is the numbers of a folder's entries prefix0, prefix1, …
+func (r tree) devices(dir, prefix string) []int {
+	ids := r.numbered(dir, prefix)
+	if len(ids) > maxDevices {
+		r.notes.add("%s has %d entries; %d were read", dir, len(ids), maxDevices)
+		ids = ids[:maxDevices]
+	}
+	return ids
 }
 
 // has tells whether something is there.
@@ -50,23 +63,24 @@ func (r tree) int(name string, def int) int {
 	return int(n)
 }
 
-// size is a number in C's notation (0x1000 or 4096), or def.
+// size is a number without a sign in C's notation (0x1000 or 4096), or def. All ones are how drivers print that there is none.
 func (r tree) size(name string, def int64) int64 {
 	s := r.text(name)
-	n, err := strconv.ParseInt(s, 0, 64)
-	if err != nil {
-		if s != "" {
-			r.notes.add("%s is %.40q, which is no number", name, s)
-		}
+	n, err := strconv.ParseUint(s, 0, 64)
+	switch {
+	case s == "" || err == nil && n == math.MaxUint64:
+		return def
+	case err != nil || n > math.MaxInt64:
+		r.notes.add("%s is %.40q, which is no number", name, s)
 		return def
 	}
-	return n
+	return int64(n)
 }
 
 // word is a file's content if that is short and printable.
 func (r tree) word(name string) string {
 	s := r.text(name)
-	if len(s) > 200 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f || c == 0xfffd }) {
+	if len(s) > maxWord || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f || c == 0xfffd }) {
 		r.notes.add("%s is no text: %.40q", name, s)
 		return ""
 	}
@@ -76,11 +90,63 @@ func (r tree) word(name string) string {
 // truth is a 1.
 func (r tree) truth(name string) bool { return r.int(name, 0) != 0 }
 
+// target is where a link in /sys points to, "" if it is none.
+func (r tree) target(name string) string {
+	t, err := fs.ReadLink(r.FS, name)
+	if err != nil || len(t) > maxName {
+		return ""
+	}
+	return path.Join(path.Dir(name), t)
+}
+
+// leads is the name of what a link in /sys points to, "" if it is none.
+func (r tree) leads(name string) string {
+	t := r.target(name)
+	if base := path.Base(t); t != "" && len(base) <= maxWord {
+		return strings.Clone(base)
+	}
+	return ""
+}
+
+// byNumber orders names such as intel-rapl:2:0 and dsa10 by the numbers in them.
+func byNumber(a, b string) int {
+	digits := func(s string) (int, string) {
+		end := 0
+		for end < len(s) && s[end] >= '0' && s[end] <= '9' {
+			end++
+		}
+		return end, strings.TrimLeft(s[:end], "0")
+	}
+	for len(a) > 0 && len(b) > 0 {
+		m, x := digits(a)
+		n, y := digits(b)
+		if m > 0 && n > 0 {
+			if c := cmp.Or(len(x)-len(y), strings.Compare(x, y)); c != 0 {
+				return c
+			}
+			a, b = a[m:], b[n:]
+			continue
+		}
+		if a[0] != b[0] {
+			return int(a[0]) - int(b[0])
+		}
+		a, b = a[1:], b[1:]
+	}
+	return len(a) - len(b)
+}
+
 const dsaDir = "sys/bus/dsa/devices"
 
-// accelerators reads DSA and IAA devices (Documentation/ABI/stable/sysfs-driver-dma-idxd).
+// accelerators reads DSA and IAA devices (Documentation/ABI/stable/sysfs-driver-dma-idxd). What belongs to a device has its number:
+// wq2.0, engine2.1, group2.0.
 func (r tree) accelerators(s *Survey, live bool) {
 	names := r.entries(dsaDir)
+	parts := map[string][]string{} // by "wq2"
+	for _, name := range names {
+		if of, _, ok := strings.Cut(name, "."); ok {
+			parts[of] = append(parts[of], name)
+		}
+	}
 	for _, name := range names {
 		kind := strings.TrimRight(name, "0123456789")
 		number := name[len(kind):]
@@ -96,29 +162,36 @@ func (r tree) accelerators(s *Survey, live bool) {
 			PASID:           r.truth(d + "pasid_enabled"), Configurable: r.truth(d + "configurable"),
 			OpCap: r.word(d + "op_cap"), GenCap: r.word(d + "gen_cap"), Errors: r.word(d + "errors"), CmdStatus: r.word(d + "cmd_status"),
 			Clients: r.int(d+"clients", 0), Major: r.int(d+"cdev_major", -1)}
-		for _, n := range names {
-			switch at := path.Join(dsaDir, n) + "/"; {
-			case strings.HasPrefix(n, "wq"+number+"."):
-				a.Queues = append(a.Queues, r.queue(&a, n, at, live))
-			case strings.HasPrefix(n, "engine"+number+"."):
-				if r.int(at+"group_id", -1) >= 0 {
-					a.Engines++
-				}
-			case strings.HasPrefix(n, "group"+number+"."):
-				a.Groups = append(a.Groups, Group{Name: n, Engines: strings.Fields(r.word(at + "engines")), Queues: strings.Fields(r.word(at + "work_queues")),
-					TrafficClassA: r.int(at+"traffic_class_a", -1), TrafficClassB: r.int(at+"traffic_class_b", -1),
-					UseReadBufferLimit: r.truth(at + "use_read_buffer_limit"),
-					ReadBuffersAllowed: r.int(at+"read_buffers_allowed", -1), ReadBuffersReserved: r.int(at+"read_buffers_reserved", -1),
-					DescProgressLimit: r.int(at+"desc_progress_limit", -1), BatchProgressLimit: r.int(at+"batch_progress_limit", -1)})
+		if at := r.target(path.Join(dsaDir, name)); at != "" {
+			pci := path.Dir(at)
+			a.PCI, a.PCIVendor, a.PCIDevice = strings.Clone(path.Base(pci)), r.word(pci+"/vendor"), r.word(pci+"/device")
+		}
+		for _, n := range parts["engine"+number] {
+			group := r.int(path.Join(dsaDir, n, "group_id"), -1)
+			a.EngineGroups = append(a.EngineGroups, group)
+			if group >= 0 {
+				a.Engines++
 			}
+		}
+		for _, n := range parts["group"+number] {
+			a.Groups = append(a.Groups, r.group(n, path.Join(dsaDir, n)+"/"))
+		}
+		for _, n := range parts["wq"+number] {
+			a.Queues = append(a.Queues, r.queue(&a, n, path.Join(dsaDir, n)+"/", live))
 		}
 		s.DSA = append(s.DSA, a)
 	}
-	slices.SortStableFunc(s.DSA, func(a, b Accelerator) int {
-		m, _ := strconv.Atoi(a.Name[3:])
-		n, _ := strconv.Atoi(b.Name[3:])
-		return m - n
-	})
+	slices.SortStableFunc(s.DSA, func(a, b Accelerator) int { return byNumber(a.Name[3:], b.Name[3:]) })
+}
+
+// group reads a group. Read buffers were called tokens before Linux 5.17.
+func (r tree) group(name, d string) Group {
+	return Group{Name: name, Engines: strings.Fields(r.word(d + "engines")), Queues: strings.Fields(r.word(d + "work_queues")),
+		TrafficClassA: r.int(d+"traffic_class_a", -1), TrafficClassB: r.int(d+"traffic_class_b", -1),
+		UseReadBufferLimit:  r.truth(d+"use_read_buffer_limit") || r.truth(d+"use_token_limit"),
+		ReadBuffersAllowed:  r.int(d+"read_buffers_allowed", r.int(d+"tokens_allowed", -1)),
+		ReadBuffersReserved: r.int(d+"read_buffers_reserved", r.int(d+"tokens_reserved", -1)),
+		DescProgressLimit:   r.int(d+"desc_progress_limit", -1), BatchProgressLimit: r.int(d+"batch_progress_limit", -1)}
 }
 
 func (r tree) queue(a *Accelerator, name, d string, live bool) Queue {
@@ -126,15 +199,12 @@ func (r tree) queue(a *Accelerator, name, d string, live bool) Queue {
 		Driver: r.word(d + "driver_name"), Group: r.int(d+"group_id", -1), Size: r.int(d+"size", 0), Threshold: r.int(d+"threshold", 0),
 		Priority: r.int(d+"priority", 0), Minor: r.int(d+"cdev_minor", -1), BlockOnFault: r.truth(d + "block_on_fault"),
 		ATSDisable: r.truth(d + "ats_disable"), MaxTransfer: r.number(d+"max_transfer_size", 0), MaxBatch: r.int(d+"max_batch_size", 0),
-		Clients: r.int(d+"clients", 0), EnqcmdsRetries: r.int(d+"enqcmds_retries", 0), OpConfig: r.word(d + "op_config"), Occupancy: -1}
-	if n, err := strconv.Atoi(r.text(d + "occupancy")); err == nil { // absent and errors are alike: not counted
-		q.Occupancy = n
-	}
-	folder := map[string]string{"dsa": "dsa", "iax": "iax"}[a.Type]
-	device := path.Join("/dev", folder, name)
+		Clients: r.int(d+"clients", 0), EnqcmdsRetries: r.int(d+"enqcmds_retries", 0), OpConfig: r.word(d + "op_config"),
+		Occupancy: r.quiet().int(d+"occupancy", -1)} // an error where the device does not count
+	device := path.Join("/dev", a.Type, name)
 	node := r.has(device[1:])
 	// A saved tree has no /dev: there the class folder tells that the device was there.
-	if node || !live && r.has(path.Join("sys/class", folder, name)) {
+	if node || !live && r.has(path.Join("sys/class", a.Type, name)) {
 		q.Device = device
 	}
 	q.Usable, q.Why = usable(a, &q, node, live)
@@ -145,14 +215,20 @@ func (r tree) queue(a *Accelerator, name, d string, live bool) Queue {
 // are those of accel-config.
 func usable(a *Accelerator, q *Queue, node, live bool) (bool, string) {
 	dev := a.Name + "/" + q.Name
+	engine := "" // a device without an engine in a group cannot be enabled
+	if a.Engines == 0 {
+		engine = fmt.Sprintf("accel-config config-engine %s/engine%s.0 --group-id=%d; ", a.Name, a.Name[3:], max(0, q.Group))
+	}
 	switch {
 	case !a.PASID:
 		return false, "shared virtual memory is off (pasid_enabled 0): boot with intel_iommu=on,sm_on and switch VT-d on in the firmware"
+	case !a.Configurable && q.Type != "user":
+		return false, fmt.Sprintf("of type %s, and the device's configuration is fixed (configurable 0)", orUnknown(q.Type))
 	case a.State != "enabled" && (q.Type != "user" || q.Size == 0):
-		return false, fmt.Sprintf("%s is %s and the queue is not configured: accel-config config-engine %s/engine%s.0 --group-id=0; accel-config config-wq %s --group-id=0 --mode=shared --type=user --wq-size=16 --threshold=15 --priority=10 --name=ck --driver-name=user; accel-config enable-device %s; accel-config enable-wq %s",
-			a.Name, orUnknown(a.State), a.Name, a.Name[3:], dev, a.Name, dev)
+		return false, fmt.Sprintf("%s is %s and the queue is not configured: %saccel-config config-wq %s --group-id=0 --mode=shared --type=user --wq-size=16 --threshold=15 --priority=10 --name=ck --driver-name=user; accel-config enable-device %s; accel-config enable-wq %s",
+			a.Name, orUnknown(a.State), engine, dev, a.Name, dev)
 	case a.State != "enabled":
-		return false, fmt.Sprintf("%s is %s: accel-config enable-device %s; accel-config enable-wq %s", a.Name, orUnknown(a.State), a.Name, dev)
+		return false, fmt.Sprintf("%s is %s: %saccel-config enable-device %s; accel-config enable-wq %s", a.Name, orUnknown(a.State), engine, a.Name, dev)
 	case q.State != "enabled" && q.Type != "user":
 		return false, fmt.Sprintf("disabled, of type %s: accel-config config-wq %s --group-id=0 --mode=shared --type=user --wq-size=16 --threshold=15 --priority=10 --name=ck --driver-name=user; accel-config enable-wq %s",
 			orUnknown(q.Type), dev, dev)
@@ -183,47 +259,71 @@ func orUnknown(s string) string {
 const cxlDir = "sys/bus/cxl/devices"
 
 // cxl reads the CXL bus (Documentation/ABI/testing/sysfs-bus-cxl) and the dax bus.
-func (r tree) cxl(s *Survey) {
+func (r tree) cxl(s *Survey, live bool) {
 	c := &s.CXL
 	c.DAX = r.dax()
+	onRegion := map[string]*DAX{} // the last device by the region that it stands on
+	for i := range c.DAX {
+		x := &c.DAX[i]
+		if !strings.Contains(x.path, "/dax_region") || strings.Contains(x.path, "/ndbus") {
+			continue
+		}
+		for part := range strings.SplitSeq(x.path, "/") {
+			if strings.HasPrefix(part, "region") {
+				onRegion[part] = x
+			}
+		}
+	}
 	for _, name := range r.entries(cxlDir) {
 		d := path.Join(cxlDir, name) + "/"
 		switch strings.TrimRight(name, "0123456789.") {
 		case "mem":
-			c.Memories = append(c.Memories, CXLMemory{Name: name, Firmware: r.word(d + "firmware_version"), Serial: r.word(d + "serial"),
+			m := CXLMemory{Name: name, Firmware: r.word(d + "firmware_version"), Serial: r.word(d + "serial"),
 				RAMBytes: r.size(d+"ram/size", 0), PMEMBytes: r.size(d+"pmem/size", 0), Node: r.int(d+"numa_node", -1),
-				LabelBytes: r.size(d+"label_storage_size", 0), PayloadMax: r.size(d+"payload_max", 0)})
-		case "root", "port", "endpoint":
-			parent := path.Base(path.Dir(r.target(path.Join(cxlDir, name))))
-			if !strings.HasPrefix(parent, "root") && !strings.HasPrefix(parent, "port") {
-				parent = ""
+				LabelBytes: r.size(d+"label_storage_size", 0), PayloadMax: r.size(d+"payload_max", 0)}
+			// A saved tree has no /dev: there the device's number tells that it was there.
+			if r.has("dev/cxl/"+name) || !live && r.has(d+"dev") {
+				m.Device = "/dev/cxl/" + name
 			}
-			c.Ports = append(c.Ports, CXLPort{Name: name, Type: r.word(d + "devtype"), Parent: parent})
+			c.Memories = append(c.Memories, m)
+		case "root", "port", "endpoint":
+			c.Ports = append(c.Ports, r.cxlPort(name, d))
 		case "decoder":
 			c.Decoders = append(c.Decoders, r.decoder(name, d))
 		case "region":
-			c.Regions = append(c.Regions, r.region(name, d, c.DAX))
+			c.Regions = append(c.Regions, r.region(name, d, onRegion[name]))
 		}
 	}
 }
 
-// target is where a link in /sys points to, "" if it is none.
-func (r tree) target(name string) string {
-	t, err := fs.ReadLink(r.FS, name)
-	if err != nil {
-		return ""
+func (r tree) cxlPort(name, d string) CXLPort {
+	p := CXLPort{Name: name, Type: r.word(d + "devtype"), UPort: r.leads(d + "uport"), CDAT: r.has(d + "CDAT")}
+	if above := path.Base(path.Dir(r.target(path.Join(cxlDir, name)))); strings.HasPrefix(above, "root") || strings.HasPrefix(above, "port") {
+		p.Parent = strings.Clone(above)
 	}
-	return path.Join(path.Dir(name), t)
+	for i, n := range r.numbered(strings.TrimSuffix(d, "/"), "dport") {
+		if i == maxTargets {
+			r.notes.add("%s has more than %d downstream ports, of which no more were read", strings.TrimSuffix(d, "/"), maxTargets)
+			break
+		}
+		p.DPorts = append(p.DPorts, r.leads(fmt.Sprintf("%sdport%d", d, n)))
+	}
+	return p
 }
 
 func (r tree) decoder(name, d string) CXLDecoder {
 	e := CXLDecoder{Name: name, Type: r.word(d + "devtype"), Start: r.size(d+"start", 0), Bytes: r.size(d+"size", 0), Locked: r.truth(d + "locked"),
 		TargetType: r.word(d + "target_type"), Ways: r.int(d+"interleave_ways", 0), Granularity: r.int(d+"interleave_granularity", 0),
+		CreatePMEM: r.word(d + "create_pmem_region"), CreateRAM: r.word(d + "create_ram_region"),
 		Mode: r.word(d + "mode"), DPAStart: r.size(d+"dpa_resource", -1), DPASize: r.size(d+"dpa_size", -1), Region: r.word(d + "region")}
-	// The order of the targets is that of interleaving.
-	for _, t := range strings.Split(r.word(d+"target_list"), ",") {
-		if n, err := strconv.Atoi(t); err == nil {
-			e.Targets = append(e.Targets, n)
+	if list := r.word(d + "target_list"); list != "" { // in the order of interleaving
+		for t := range strings.SplitSeq(list, ",") {
+			n, err := strconv.ParseUint(t, 10, 31)
+			if err != nil {
+				r.notes.add("%starget_list is %.40q, which is no list of numbers", d, list)
+				break
+			}
+			e.Targets = append(e.Targets, int(n))
 		}
 	}
 	for _, what := range []string{"ram", "pmem", "type2", "type3"} {
@@ -234,19 +334,22 @@ func (r tree) decoder(name, d string) CXLDecoder {
 	return e
 }
 
-func (r tree) region(name, d string, dax []DAX) CXLRegion {
+// region reads a region; dax is the device that stands on it, or nil.
+func (r tree) region(name, d string, dax *DAX) CXLRegion {
 	g := CXLRegion{Name: name, UUID: r.word(d + "uuid"), Bytes: r.size(d+"size", 0), Resource: r.size(d+"resource", -1),
 		Ways: r.int(d+"interleave_ways", 0), Granularity: r.int(d+"interleave_granularity", 0), Mode: r.word(d + "mode"),
 		Committed: r.truth(d + "commit"), TargetNode: -1}
-	for _, i := range r.numbered(strings.TrimSuffix(d, "/"), "target") {
+	for k, i := range r.numbered(strings.TrimSuffix(d, "/"), "target") {
+		if k == maxTargets {
+			r.notes.add("%s has more than %d targets, of which no more were read", strings.TrimSuffix(d, "/"), maxTargets)
+			break
+		}
 		g.Targets = append(g.Targets, r.word(fmt.Sprintf("%starget%d", d, i)))
 	}
-	for _, x := range dax {
-		if slices.Contains(strings.Split(x.path, "/"), name) && strings.Contains(x.path, "/dax_region") && !strings.Contains(x.path, "/ndbus") {
-			g.DAX = x.Name
-			if x.Driver == "kmem" {
-				g.TargetNode = x.TargetNode
-			}
+	if dax != nil {
+		g.DAX = dax.Name
+		if dax.Driver == "kmem" {
+			g.TargetNode = dax.TargetNode
 		}
 	}
 	return g
@@ -278,7 +381,7 @@ const rdmaDir = "sys/class/infiniband"
 func (r tree) rdma(s *Survey) {
 	verbs := map[string]string{}
 	for _, v := range r.entries("sys/class/infiniband_verbs") {
-		if dev := r.text(path.Join("sys/class/infiniband_verbs", v, "ibdev")); dev != "" {
+		if dev := r.word(path.Join("sys/class/infiniband_verbs", v, "ibdev")); dev != "" {
 			verbs[dev] = v
 		}
 	}
@@ -293,7 +396,15 @@ func (r tree) rdma(s *Survey) {
 			s.RDMA = append(s.RDMA, dev)
 		}
 		for _, n := range ports {
-			s.RDMA = append(s.RDMA, r.port(dev, n, fmt.Sprintf("%sports/%d/", d, n)))
+			if len(s.RDMA) >= maxPorts {
+				r.notes.add("%s has more than %d ports; those from port %d of %s on were left out", rdmaDir, maxPorts, n, name)
+				return
+			}
+			p := r.port(dev, n, fmt.Sprintf("%sports/%d/", d, n))
+			if p.HWCounters == nil {
+				p.HWCounters = r.counters(d + "hw_counters")
+			}
+			s.RDMA = append(s.RDMA, p)
 		}
 	}
 }
@@ -308,27 +419,46 @@ func (r tree) port(p RDMA, n int, d string) RDMA {
 	}
 	p.LID, p.SMLID, p.Capabilities = r.word(d+"lid"), r.word(d+"sm_lid"), r.word(d+"cap_mask")
 	p.LIDMask, p.SMSL = r.int(d+"lid_mask_count", 0), r.int(d+"sm_sl", 0)
-	ndevs := d + "gid_attrs/ndevs"
-	for _, i := range r.entries(ndevs) {
-		if n := r.word(ndevs + "/" + i); n != "" && !slices.Contains(p.NetDevices, n) && len(p.NetDevices) < 64 {
-			p.NetDevices = append(slices.Clip(p.NetDevices), n)
-		}
-	}
-	types := d + "gid_attrs/types"
-	for _, i := range r.entries(types) { // empty slots give an error
-		if t := r.word(types + "/" + i); t != "" && !slices.Contains(p.GIDTypes, t) && len(p.GIDTypes) < 8 {
-			p.GIDTypes = append(p.GIDTypes, t)
-		}
-	}
-	for _, c := range r.entries(d + "counters") {
-		if n, err := strconv.ParseInt(r.text(d+"counters/"+c), 10, 64); err == nil && len(p.Counters) < 100 {
-			if p.Counters == nil {
-				p.Counters = map[string]int64{}
-			}
-			p.Counters[c] = n
-		}
-	}
+	p.NetDevices = r.distinct(d+"gid_attrs/ndevs", slices.Clip(p.NetDevices))
+	p.GIDTypes = r.distinct(d+"gid_attrs/types", nil)
+	p.Counters, p.HWCounters = r.counters(d+"counters"), r.counters(d+"hw_counters")
 	return p
+}
+
+// distinct adds what the files of a folder say, each once. Files of empty slots of a table of GIDs give an error when read.
+func (r tree) distinct(dir string, words []string) []string {
+	for _, name := range r.entries(dir) {
+		w := r.quiet().word(dir + "/" + name)
+		if w == "" || slices.Contains(words, w) {
+			continue
+		}
+		if len(words) >= maxTargets {
+			r.notes.add("%s says more than %d things, of which no more were read", dir, maxTargets)
+			break
+		}
+		words = append(words, w)
+	}
+	return words
+}
+
+// counters reads the numbers in a folder; nil if there are none. What is no number is no counter: lifespan says how long values are kept.
+func (r tree) counters(dir string) map[string]int64 {
+	var all map[string]int64
+	for _, name := range r.entries(dir) {
+		n, err := strconv.ParseInt(r.quiet().text(dir+"/"+name), 10, 64)
+		if err != nil || name == "lifespan" {
+			continue
+		}
+		if len(all) == maxCounters {
+			r.notes.add("%s has more than %d counters, of which no more were read", dir, maxCounters)
+			break
+		}
+		if all == nil {
+			all = map[string]int64{}
+		}
+		all[name] = n
+	}
+	return all
 }
 
 // after is the word of "4: ACTIVE".
@@ -361,17 +491,17 @@ func (r tree) power(s *Survey) {
 		}
 		s.Power = append(s.Power, z)
 	}
-	slices.SortStableFunc(s.Power, func(a, b PowerZone) int { return strings.Compare(a.Zone, b.Zone) })
+	slices.SortStableFunc(s.Power, func(a, b PowerZone) int { return byNumber(a.Zone, b.Zone) })
 }
 
 // thermal reads thermal zones, and for AMD's CPUs, which have none, the sensor of the k10temp driver.
 func (r tree) thermal(s *Survey) {
 	const dir = "sys/class/thermal"
-	celsius := func(name string) (float64, bool) { // millidegrees; may be busy
-		n, err := strconv.ParseInt(r.text(name), 10, 32)
+	celsius := func(name string) (float64, bool) { // millidegrees; an error while the sensor is busy or off
+		n, err := strconv.ParseInt(r.quiet().text(name), 10, 32)
 		return float64(n) / 1e3, err == nil
 	}
-	for _, i := range r.numbered(dir, "thermal_zone") {
+	for _, i := range r.devices(dir, "thermal_zone") {
 		zone := fmt.Sprintf("thermal_zone%d", i)
 		d := path.Join(dir, zone) + "/"
 		z := ThermalZone{Zone: zone, Type: r.word(d + "type"), Mode: r.word(d + "mode"), Policy: r.word(d + "policy")}
@@ -388,7 +518,7 @@ func (r tree) thermal(s *Survey) {
 		}
 		s.Thermal = append(s.Thermal, z)
 	}
-	for _, i := range r.numbered("sys/class/hwmon", "hwmon") {
+	for _, i := range r.devices("sys/class/hwmon", "hwmon") {
 		d := fmt.Sprintf("sys/class/hwmon/hwmon%d/", i)
 		if r.text(d+"name") == "k10temp" {
 			z := ThermalZone{Zone: fmt.Sprintf("hwmon%d", i), Type: "k10temp"}
@@ -400,17 +530,32 @@ func (r tree) thermal(s *Survey) {
 
 const resctrlDir = "sys/fs/resctrl"
 
-// resctrl reads what a mounted resctrl monitors (Documentation/x86/resctrl.rst).
-func (r tree) resctrl(s *Survey) {
+// resctrl reads what a mounted resctrl monitors (Documentation/x86/resctrl.rst), and what the CPU could count.
+func (r tree) resctrl(s *Survey, cpuinfo string) {
+	flags, _ := field(cpuinfo, "flags")
+	has := strings.Fields(flags)
+	for _, f := range []string{"cqm_llc", "cqm_occup_llc", "cqm_mbm_total", "cqm_mbm_local", "cat_l3", "cat_l2", "cdp_l3", "mba"} {
+		if slices.Contains(has, f) {
+			s.ResctrlFlags = append(s.ResctrlFlags, f)
+		}
+	}
 	if !r.has(resctrlDir + "/info") {
 		return
 	}
-	s.Resctrl = &Resctrl{Features: strings.Fields(r.text(resctrlDir + "/info/L3_MON/mon_features"))}
+	const info = resctrlDir + "/info/L3_MON/"
+	s.Resctrl = &Resctrl{RMIDs: r.int(info+"num_rmids", 0), Groups: len(r.entries(resctrlDir + "/mon_groups"))}
+	for f := range strings.FieldsSeq(r.text(info + "mon_features")) {
+		if len(s.Resctrl.Features) == maxTargets || len(f) > maxWord {
+			r.notes.add("%smon_features makes no sense after %d words", info, len(s.Resctrl.Features))
+			break
+		}
+		s.Resctrl.Features = append(s.Resctrl.Features, f)
+	}
 	const dir = resctrlDir + "/mon_data"
 	domain := func(l3, node int, d string) {
 		count := func(name string) int64 { // a number, "Unavailable" or "Error"
-			n, err := strconv.ParseInt(r.text(d+"/"+name), 10, 64)
-			if err != nil {
+			n, err := strconv.ParseInt(r.quiet().text(d+"/"+name), 10, 64)
+			if err != nil || n < 0 {
 				return -1
 			}
 			return n
@@ -426,7 +571,7 @@ func (r tree) resctrl(s *Survey) {
 		domain(l3, -1, dir+"/"+name)
 		for _, sub := range r.entries(dir + "/" + name) {
 			if n, ok := strings.CutPrefix(sub, "mon_sub_L3_"); ok {
-				if node, err := strconv.Atoi(n); err == nil && node >= 0 {
+				if node, err := strconv.Atoi(n); err == nil && node >= 0 && len(s.Resctrl.Domains) < maxDevices {
 					domain(l3, node, dir+"/"+name+"/"+sub)
 				}
 			}

@@ -18,9 +18,9 @@ func TestAccelerators(t *testing.T) {
 	queues, groups := d.Queues, d.Groups
 	d.Queues, d.Groups = nil, nil
 	const ops = "00000000,00000000,00000000,00000000,00000000,00000000,00000001,003f03ff"
-	want := Accelerator{Name: "dsa0", Type: "dsa", State: "enabled", Version: "0x100", Node: 0, MaxGroups: 4, MaxQueues: 8, MaxEngines: 4, QueueSizes: 128,
+	want := Accelerator{Name: "dsa0", Type: "dsa", State: "enabled", PCI: "0000:6a:01.0", PCIVendor: "0x8086", PCIDevice: "0x0b25", Version: "0x100", Node: 0, MaxGroups: 4, MaxQueues: 8, MaxEngines: 4, QueueSizes: 128,
 		MaxTransfer: 2 << 30, MaxBatch: 1024, ReadBuffers: 96, PASID: true, Configurable: true, OpCap: ops, GenCap: "0x40915f0107",
-		Errors: "0x0000000000000000 0x0000000000000000 0x0000000000000000 0x0000000000000000", CmdStatus: "0x0", Clients: 1, Major: 236, Engines: 1}
+		Errors: "0x0000000000000000 0x0000000000000000 0x0000000000000000 0x0000000000000000", CmdStatus: "0x0", Clients: 1, Major: 236, Engines: 1, EngineGroups: []int{0, -1, -1, -1}}
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("dsa0:\n got %+v\nwant %+v", d, want)
 	}
@@ -50,7 +50,7 @@ func TestAccelerators(t *testing.T) {
 
 // What is in the way of using a queue, and the command that removes it.
 func TestUsable(t *testing.T) {
-	a := Accelerator{Name: "dsa3", Type: "dsa", State: "enabled", PASID: true}
+	a := Accelerator{Name: "dsa3", Type: "dsa", State: "enabled", PASID: true, Configurable: true, Engines: 1}
 	q := Queue{Name: "wq3.1", State: "enabled", Type: "user", Mode: "shared", Size: 8, Device: "/dev/dsa/wq3.1"}
 	for name, c := range map[string]struct {
 		change     func(a *Accelerator, q *Queue)
@@ -58,7 +58,12 @@ func TestUsable(t *testing.T) {
 		ok         bool
 		why        string
 	}{
-		"no pasid":      {func(a *Accelerator, q *Queue) { a.PASID = false }, true, false, false, "intel_iommu=on,sm_on"},
+		"no pasid": {func(a *Accelerator, q *Queue) { a.PASID = false }, true, false, false, "intel_iommu=on,sm_on"},
+		"no engine": {func(a *Accelerator, q *Queue) { a.State, a.Engines, q.Group = "disabled", 0, 2 }, true, false, false,
+			"dsa3 is disabled: accel-config config-engine dsa3/engine3.0 --group-id=2; accel-config enable-device dsa3; accel-config enable-wq dsa3/wq3.1"},
+		"fixed": {func(a *Accelerator, q *Queue) { a.Configurable, q.Type = false, "kernel" }, true, false, false,
+			"of type kernel, and the device's configuration is fixed (configurable 0)"},
+		"fixed and off": {func(a *Accelerator, q *Queue) { a.Configurable, q.State = false, "disabled" }, true, false, false, "disabled: accel-config enable-wq dsa3/wq3.1"},
 		"device off":    {func(a *Accelerator, q *Queue) { a.State = "disabled" }, true, false, false, "dsa3 is disabled: accel-config enable-device dsa3; accel-config enable-wq dsa3/wq3.1"},
 		"queue off":     {func(a *Accelerator, q *Queue) { q.State = "disabled" }, true, false, false, "disabled: accel-config enable-wq dsa3/wq3.1"},
 		"kernel's":      {func(a *Accelerator, q *Queue) { q.Type = "kernel" }, true, false, false, "of type kernel, not for programs: accel-config disable-wq dsa3/wq3.1"},
@@ -80,11 +85,11 @@ func TestCXL(t *testing.T) {
 	s := surveyOf(t, testkit.Data(t, "topology/trees/dev-cxl.tar.gz"))
 	const size, start = 128 << 30, 0x10080000000
 	want := CXL{
-		Memories: []CXLMemory{{Name: "mem0", Firmware: "1.0", Serial: "0xc100e2e0", RAMBytes: size, PayloadMax: 512}},
+		Memories: []CXLMemory{{Name: "mem0", Firmware: "1.0", Serial: "0xc100e2e0", RAMBytes: size, PayloadMax: 512, Device: "/dev/cxl/mem0"}},
 		Ports:    []CXLPort{{Name: "port1", Parent: "root0"}, {Name: "root0"}, {Name: "endpoint2", Parent: "port1"}},
 		Decoders: []CXLDecoder{
 			{Name: "decoder0.0", Type: "cxl_decoder_root", Start: start, Bytes: size, Locked: true, TargetType: "expander", Targets: []int{0}, Ways: 1,
-				Granularity: 256, Capabilities: []string{"ram", "type3"}, DPAStart: -1, DPASize: -1},
+				Granularity: 256, Capabilities: []string{"ram", "type3"}, CreateRAM: "region1", DPAStart: -1, DPASize: -1},
 			{Name: "decoder2.0", Type: "cxl_decoder_endpoint", Start: start, Bytes: size, TargetType: "expander", Ways: 1, Granularity: 256, Mode: "ram",
 				DPASize: size, Region: "region0"},
 		},
@@ -122,13 +127,13 @@ func TestPower(t *testing.T) {
 		Counters: map[string]int64{"port_rcv_data": 2000, "port_xmit_data": 1000, "port_xmit_wait": 0, "symbol_error": 0}}); len(s.RDMA) != 1 || !reflect.DeepEqual(s.RDMA[0], want) {
 		t.Errorf("RDMA:\n got %+v\nwant %+v", s.RDMA, want)
 	}
-	if want := (&Resctrl{[]string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"},
+	if want := (&Resctrl{[]string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"}, 384, 0,
 		[]ResctrlDomain{{0, -1, 123456789012, 120000000000, 8912896}, {1, -1, 987654321, 987000000, -1}}}); !reflect.DeepEqual(s.Resctrl, want) {
 		t.Errorf("resctrl %+v, want %+v", s.Resctrl, want)
 	}
 	sub := Survey{}
 	fake(map[string]string{"sys/fs/resctrl/info/L3_MON/mon_features": "llc_occupancy", "sys/fs/resctrl/mon_data/mon_L3_00/llc_occupancy": "7",
-		"sys/fs/resctrl/mon_data/mon_L3_00/mon_sub_L3_01/llc_occupancy": "3"}).resctrl(&sub)
+		"sys/fs/resctrl/mon_data/mon_L3_00/mon_sub_L3_01/llc_occupancy": "3"}).resctrl(&sub, "")
 	if want := []ResctrlDomain{{0, -1, -1, -1, 7}, {0, 1, -1, -1, 3}}; !reflect.DeepEqual(sub.Resctrl.Domains, want) {
 		t.Errorf("SNC: %+v, want %+v", sub.Resctrl.Domains, want)
 	}
@@ -148,7 +153,7 @@ func TestSettings(t *testing.T) {
 		"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave", "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance",
 		"sys/devices/system/cpu/cpu0/cpufreq/scaling_driver": "intel_pstate", "sys/devices/system/cpu/intel_pstate/no_turbo": "1", "sys/devices/system/cpu/smt/control": "on",
 		"sys/devices/system/cpu/vulnerabilities/meltdown": "Mitigation: PTI", "sys/devices/system/cpu/vulnerabilities/l1tf": "Not affected",
-		"sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc", "sys/devices/system/cpu/isolated": "2-3", "sys/devices/system/cpu/nohz_full": "(null)",
+		"sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc", "sys/devices/system/cpu/isolated": "2-3", "sys/devices/system/cpu/umwait_control/max_time": "100000", "sys/devices/system/cpu/nohz_full": "(null)",
 		"proc/meminfo":                          "MemTotal: 16777216 kB\nMemFree: 1048576 kB\nMemAvailable: 8388608 kB\nSwapTotal: 2048 kB\nSwapFree: 1024 kB",
 		"proc/self/limits":                      "Limit                     Soft Limit           Hard Limit           Units     \nMax locked memory         8388608              8388608              bytes     \nMax address space         unlimited            unlimited            bytes",
 		"sys/devices/system/node/node1/meminfo": "Node 1 MemTotal: 2048 kB\nNode 1 FilePages: 512 kB",
@@ -162,7 +167,7 @@ func TestSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Settings{THP: "madvise", THPDefrag: "defer+madvise", NUMABalancing: "1", Governor: "performance,powersave", Driver: "intel_pstate", Turbo: "off",
-		SMTControl: "on", Swappiness: "60", SwapTotal: 2 << 20, SwapUsed: 1 << 20, Overcommit: "0", ZoneReclaim: "0", Memlock: 8 << 20, AddressSpace: -1,
+		SMTControl: "on", UMWaitMax: "100000", Swappiness: "60", SwapTotal: 2 << 20, SwapUsed: 1 << 20, Overcommit: "0", ZoneReclaim: "0", Memlock: 8 << 20, AddressSpace: -1,
 		Mitigations: []string{"meltdown: PTI"}, ClockSource: "tsc", Hypervisor: true, Isolated: []int{2, 3}, PageCacheByNode: []int64{0, 512 << 10}}
 	if !reflect.DeepEqual(s.Settings, want) {
 		t.Errorf("\n got %+v\nwant %+v", s.Settings, want)

@@ -13,27 +13,24 @@ import (
 	"strings"
 )
 
-// maxShared bounds the CPU lists of all caches together; no machine comes near.
-const maxShared = 1 << 20
-
 var errNoCPUs = errors.New("topology: the tree names no CPUs (looked for sys/devices/system/cpu and proc/self/status)")
 
 // Inspect reads all of a Survey from a file system rooted at /, as Open gives it; live says that it is this system, so that affinity,
 // permissions and instruction sets may be asked for directly. A tree that names no CPUs is an error, all else that is missing is in
 // Survey.Missing.
 func Inspect(fsys fs.FS, live bool) (Survey, error) {
-	r := tree{fsys, &notes{}}
+	r := tree{fsys, &notes{}, new(int)}
 	m, ok := read(r, live)
 	if !ok {
 		return Survey{}, errNoCPUs
 	}
 	s := Survey{Machine: m}
 	cpuinfo, _ := r.head("proc/cpuinfo", 1<<16) // the first CPU is enough
-	s.Arch, s.Model = archOf(cpuinfo), modelOf(cpuinfo)
+	s.Arch, s.Model = r.archOf(cpuinfo), modelOf(cpuinfo)
 	if live && s.Arch == "" {
 		s.Arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	}
-	s.Kernel = r.text("proc/sys/kernel/osrelease")
+	s.Kernel = r.word("proc/sys/kernel/osrelease")
 	if f := strings.Fields(r.text("proc/version")); s.Kernel == "" && len(f) > 2 {
 		s.Kernel = f[2]
 	}
@@ -57,7 +54,7 @@ func Inspect(fsys fs.FS, live bool) (Survey, error) {
 	r.cacheSets(&s, online)
 	s.Distance = r.distances(m.Nodes)
 	s.SubNUMA = subNUMA(&s, cpuinfo)
-	r.cxl(&s)
+	r.cxl(&s, live)
 	r.memories(&s, cpuinfo)
 	r.hugePages(&s)
 	r.settings(&s, cpuinfo)
@@ -66,9 +63,13 @@ func Inspect(fsys fs.FS, live bool) (Survey, error) {
 	r.rdma(&s)
 	r.power(&s)
 	r.thermal(&s)
-	r.resctrl(&s)
-	r.absent(&s, cpuinfo)
-	s.Missing = r.notes.all()
+	r.resctrl(&s, cpuinfo)
+	if *r.steps > maxSteps {
+		s.Missing = []string{"more is there than any machine has to tell: reading was given up half-way, so that this page is not whole"}
+	} else {
+		r.absent(&s, cpuinfo)
+	}
+	s.Missing = append(s.Missing, r.notes.all()...)
 	return s, nil
 }
 
@@ -115,7 +116,8 @@ func (r tree) absent(s *Survey, cpuinfo string) {
 	}
 }
 
-func archOf(cpuinfo string) string {
+// archOf tells the architecture by the keys of /proc/cpuinfo, else by drivers and devices that only x86 has. No file names it.
+func (r tree) archOf(cpuinfo string) string {
 	has := func(key string) string { v, _ := field(cpuinfo, key); return v }
 	switch {
 	case has("arch") == "IA-64":
@@ -129,6 +131,14 @@ func archOf(cpuinfo string) string {
 	case strings.HasPrefix(has("cpu"), "POWER"):
 		return "ppc64"
 	case has("vendor_id") != "" || has("cpuid level") != "":
+		return "x86_64"
+	case cpuinfo != "":
+		return ""
+	case r.has("sys/devices/cpu_core") || r.has("sys/devices/system/cpu/microcode") || r.has("sys/devices/system/cpu/intel_pstate"):
+		return "x86_64"
+	}
+	switch driver := r.word(cpuDir + "/cpufreq/policy0/scaling_driver"); driver {
+	case "intel_pstate", "intel_cpufreq", "amd-pstate", "amd-pstate-epp":
 		return "x86_64"
 	}
 	return ""
@@ -222,9 +232,14 @@ func (r tree) levels(s *Survey, online []int) {
 				p.Cores++
 			}
 		}
-		for _, n := range s.Nodes {
-			if len(intersect(n.CPUs, p.CPUs)) > 0 {
-				p.Nodes = append(p.Nodes, n.ID)
+	}
+	of := s.packageOfCPU()
+	for _, n := range s.Nodes {
+		for _, id := range n.CPUs {
+			if i, ok := of[id]; ok {
+				if p := &s.Packages[i]; len(p.Nodes) == 0 || p.Nodes[len(p.Nodes)-1] != n.ID {
+					p.Nodes = append(p.Nodes, n.ID)
+				}
 			}
 		}
 	}
@@ -232,6 +247,17 @@ func (r tree) levels(s *Survey, online []int) {
 	if told {
 		s.Cores, s.SMT = len(cores), slices.Max(slices.Collect(maps.Values(cores)))
 	}
+}
+
+// packageOfCPU is the index of each CPU's package, for those that have one.
+func (s *Survey) packageOfCPU() map[int]int {
+	of := make(map[int]int, len(s.CPUs))
+	for i, p := range s.Packages {
+		for _, id := range p.CPUs {
+			of[id] = i
+		}
+	}
+	return of
 }
 
 // kinds tells the cores of hybrid machines apart: by Intel's PMUs, else by capacity (ARM, and Intel on new kernels).
@@ -350,15 +376,16 @@ func (r tree) distances(nodes []Node) [][]int {
 
 // subNUMA names the division of packages into nodes as the vendor does, by family and model of the CPU.
 func subNUMA(s *Survey, cpuinfo string) string {
-	n := 0
-	for _, p := range s.Packages {
-		own := 0
-		for _, node := range s.Nodes {
-			if in := intersect(node.CPUs, p.CPUs); len(in) > 0 && len(in) == len(node.CPUs) {
-				own++
-			}
+	n, of, own := 0, s.packageOfCPU(), map[int]int{}
+	for _, node := range s.Nodes {
+		if len(node.CPUs) == 0 {
+			continue
 		}
-		n = max(n, own)
+		p, ok := of[node.CPUs[0]]
+		if ok && !slices.ContainsFunc(node.CPUs, func(id int) bool { q, ok := of[id]; return !ok || q != p }) {
+			own[p]++
+			n = max(n, own[p])
+		}
 	}
 	if n < 2 {
 		return ""
@@ -392,14 +419,14 @@ func identity(cpuinfo string) (vendor string, family, model int) {
 // hugePages reads the pools of every node, else those of the machine.
 func (r tree) hugePages(s *Survey) {
 	pools := func(node int, dir string) {
-		es, _ := fs.ReadDir(r.FS, dir)
-		for _, e := range es {
-			size, ok := strings.CutPrefix(e.Name(), "hugepages-")
+		for _, name := range r.entries(dir) {
+			size, ok := strings.CutPrefix(name, "hugepages-")
 			kb, err := strconv.ParseInt(strings.TrimSuffix(size, "kB"), 10, 64)
 			if !ok || err != nil || kb <= 0 || kb > 1<<40 {
+				r.notes.add("%s/%.40s is no pool of huge pages that makes sense, and was left out", dir, name)
 				continue
 			}
-			p := path.Join(dir, e.Name())
+			p := path.Join(dir, name)
 			s.HugePages = append(s.HugePages, HugePool{Node: node, PageBytes: kb << 10,
 				Total: max(0, r.number(p+"/nr_hugepages", 0)), Free: max(0, r.number(p+"/free_hugepages", 0))})
 		}
@@ -425,17 +452,17 @@ func chosen(text string) string {
 
 func (r tree) settings(s *Survey, cpuinfo string) {
 	t := &s.Settings
-	t.THP = chosen(r.text("sys/kernel/mm/transparent_hugepage/enabled"))
-	t.THPDefrag = chosen(r.text("sys/kernel/mm/transparent_hugepage/defrag"))
-	t.NUMABalancing = r.text("proc/sys/kernel/numa_balancing")
+	t.THP = chosen(r.word("sys/kernel/mm/transparent_hugepage/enabled"))
+	t.THPDefrag = chosen(r.word("sys/kernel/mm/transparent_hugepage/defrag"))
+	t.NUMABalancing = r.word("proc/sys/kernel/numa_balancing")
 	var governors []string
 	for _, id := range s.Affinity {
 		dir := fmt.Sprintf("%s/cpu%d/cpufreq/", cpuDir, id)
-		if g := r.text(dir + "scaling_governor"); g != "" && !slices.Contains(governors, g) && len(governors) < 8 {
+		if g := r.word(dir + "scaling_governor"); g != "" && !slices.Contains(governors, g) && len(governors) < 8 {
 			governors = append(governors, g)
 		}
 		if t.Driver == "" {
-			t.Driver = r.text(dir + "scaling_driver")
+			t.Driver = r.word(dir + "scaling_driver")
 		}
 	}
 	slices.Sort(governors)
@@ -446,24 +473,30 @@ func (r tree) settings(s *Survey, cpuinfo string) {
 	case noTurbo == "1" || boost == "0":
 		t.Turbo = "off"
 	}
-	t.SMTControl = r.text(cpuDir + "/smt/control")
-	t.Swappiness = r.text("proc/sys/vm/swappiness")
+	t.SMTControl = r.word(cpuDir + "/smt/control")
+	t.UMWaitMax = r.word(cpuDir + "/umwait_control/max_time")
+	t.Swappiness = r.word("proc/sys/vm/swappiness")
 	info := r.text("proc/meminfo")
 	t.SwapTotal, _ = kilobytes(info, "SwapTotal")
 	free, _ := kilobytes(info, "SwapFree")
 	t.SwapUsed = max(0, t.SwapTotal-free)
-	t.Overcommit = r.text("proc/sys/vm/overcommit_memory")
-	t.ZoneReclaim = r.text("proc/sys/vm/zone_reclaim_mode")
+	t.Overcommit = r.word("proc/sys/vm/overcommit_memory")
+	t.ZoneReclaim = r.word("proc/sys/vm/zone_reclaim_mode")
 	limits := r.text("proc/self/limits")
 	t.Memlock, t.AddressSpace = softLimit(limits, "Max locked memory"), softLimit(limits, "Max address space")
 	const vulnerabilities = cpuDir + "/vulnerabilities"
-	es, _ := fs.ReadDir(r.FS, vulnerabilities)
-	for _, e := range es[:min(len(es), 64)] {
-		if v, ok := strings.CutPrefix(r.text(vulnerabilities+"/"+e.Name()), "Mitigation: "); ok {
-			t.Mitigations = append(t.Mitigations, e.Name()+": "+v)
+	for _, e := range r.readDir(vulnerabilities) {
+		v, ok := strings.CutPrefix(r.word(vulnerabilities+"/"+e.Name()), "Mitigation: ")
+		if !ok {
+			continue
 		}
+		if len(t.Mitigations) == maxTargets {
+			r.notes.add("%s has more than %d vulnerabilities, of which no more were read", vulnerabilities, maxTargets)
+			break
+		}
+		t.Mitigations = append(t.Mitigations, e.Name()+": "+v)
 	}
-	t.ClockSource = r.text("sys/devices/system/clocksource/clocksource0/current_clocksource")
+	t.ClockSource = r.word("sys/devices/system/clocksource/clocksource0/current_clocksource")
 	flags, _ := field(cpuinfo, "flags")
 	t.Hypervisor = slices.Contains(strings.Fields(flags), "hypervisor") || r.text("sys/hypervisor/type") != ""
 	t.Isolated, _ = r.list(cpuDir + "/isolated")

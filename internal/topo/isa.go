@@ -27,7 +27,7 @@ func (r tree) isa(s *Survey, cpuinfo string, live bool) {
 		s.ISA.Source, f = "this CPU", isa.Detect()
 		s.ISA.Features = union(f.Names(), isa.Known(flags))
 	case from != "":
-		s.ISA.Source, s.ISA.Vendor, s.ISA.Features, f = from, dump.Vendor, dump.Names, dump.Features()
+		s.ISA.Source, s.ISA.Vendor, s.ISA.Features, s.ISA.Tiles, f = from, dump.Vendor, dump.Names, dump.Tiles, dump.Features()
 		if f.Has(isa.FeatAMXTile) {
 			if slices.Contains(flags, "amx_tile") && newer(s.Kernel, 5, 16) {
 				f |= isa.FeatAMXState
@@ -65,8 +65,12 @@ func (r tree) isa(s *Survey, cpuinfo string, live bool) {
 // dumps reads the CPUID dumps in the folder cpuid of a saved tree. Cores may differ: what all of them have counts.
 func (r tree) dumps() (all isa.Dump, from string) {
 	for i, name := range r.entries("cpuid") {
-		if strings.Contains(name, "info") || i >= maxDumps { // hwloc-cpuid-info: about the dumps
+		if strings.Contains(name, "info") { // hwloc-cpuid-info: about the dumps
 			continue
+		}
+		if i >= maxDumps {
+			r.notes.add("cpuid has more than %d dumps, of which no more were read", maxDumps)
+			break
 		}
 		name = "cpuid/" + name
 		d, err := isa.ParseDump(r.text(name))

@@ -39,7 +39,7 @@ func (n *notes) add(format string, args ...any) {
 
 // unreadable notes a file that is there and cannot be read. Files that only root may read are no news.
 func (n *notes) unreadable(name string, err error) {
-	if n == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+	if n == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errSteps) {
 		return
 	}
 	var p *fs.PathError

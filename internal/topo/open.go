@@ -206,29 +206,45 @@ func (d dirStore) lookup(name string) (fs.FileMode, string, error) {
 	return st.Mode(), link, err
 }
 
-// open opens without waiting for a writer, should a stranger's tree hold a named pipe, and wants a file or a folder.
+var (
+	errNoFile  = errors.New("neither a file nor a folder")
+	errTooMany = fmt.Errorf("more than %d entries, which no saved tree has", maxEntries)
+)
+
+// open opens files and folders. A stranger's tree may hold devices and named pipes: what they are is asked before they are opened, because
+// opening some devices does something, and opening a pipe waits for a writer (which it also does not, should one take a file's place meanwhile).
 func (d dirStore) open(name string) (fs.File, error) {
+	mode, _, err := d.lookup(name)
+	if err == nil && !mode.IsRegular() && !mode.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errNoFile}
+	}
+	if err != nil {
+		return nil, err
+	}
 	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() && !st.IsDir() {
 		f.Close()
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("neither a file nor a folder")}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errNoFile}
 	}
 	return f, nil
 }
 
-// list gives up on a folder of more entries than a whole tree may have.
+// list reads a folder, unless it has more entries than a whole tree may have.
 func (d dirStore) list(name string) ([]fs.DirEntry, error) {
-	f, err := d.root.Open(name)
+	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	es, err := f.ReadDir(maxEntries)
+	es, err := f.ReadDir(maxEntries + 1)
 	if err != nil && err != io.EOF {
 		return nil, err
+	}
+	if len(es) > maxEntries {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errTooMany}
 	}
 	slices.SortFunc(es, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return es, nil
@@ -280,7 +296,7 @@ func (m *memStore) add(name string, e entry) error {
 
 func (m *memStore) check() error {
 	if len(m.entries) > maxEntries {
-		return fmt.Errorf("more than %d entries, which no saved tree has", maxEntries)
+		return errTooMany
 	}
 	if m.bytes > maxTree {
 		return fmt.Errorf("more than %d MiB of files, which no saved tree has", maxTree>>20)
@@ -335,8 +351,11 @@ func (m *memStore) open(name string) (fs.File, error) {
 func (m *memStore) list(name string) ([]fs.DirEntry, error) {
 	full := m.full(name)
 	e, ok := m.entries[full]
-	if !ok || !e.mode.IsDir() {
+	switch {
+	case !ok:
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
+	case !e.mode.IsDir():
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: syscall.ENOTDIR}
 	}
 	names := m.names[full]
 	es := make([]fs.DirEntry, len(names))
@@ -412,20 +431,29 @@ func readTar(r io.Reader) (*memStore, error) {
 	return readEntries(z)
 }
 
-// readEntries reads a tar archive into memory.
+// readEntries reads a tar archive into memory. One that is cut off or damaged is an error and no page: packages and nodes counted from half
+// of the files would be wrong without looking so.
 func readEntries(r io.Reader) (*memStore, error) {
 	left := &io.LimitedReader{R: r, N: maxUnpacked + 1}
 	m, buffer := newMemStore(), make([]byte, 32<<10)
+	errLarge := fmt.Errorf("more than %d MiB unpacked, which no saved tree has", maxUnpacked>>20)
+	damaged := func(err error) error {
+		if left.N <= 0 {
+			return errLarge
+		}
+		return fmt.Errorf("the archive is cut off or damaged after %d entries (%w); fetch or make it again", len(m.entries)-1, err)
+	}
+	unpacked := int64(0) // of files that are kept; one with holes is larger here than in the archive
 	for t := tar.NewReader(left); ; {
 		h, err := t.Next()
-		if left.N <= 0 {
-			return nil, fmt.Errorf("more than %d MiB unpacked, which no saved tree has", maxUnpacked>>20)
-		}
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("damaged archive after %d entries: %w", len(m.entries)-1, err)
+			return nil, damaged(err)
+		}
+		if h.Typeflag == tar.TypeXGlobalHeader { // says something of the archive and is no entry of it
+			continue
 		}
 		name, err := cleanName(h.Name)
 		if err != nil {
@@ -441,22 +469,36 @@ func readEntries(r io.Reader) (*memStore, error) {
 				e = entry{fs.ModeIrregular, fmt.Sprintf("larger than %d MiB, which no file is that tells of a machine", maxFile>>20)}
 				break
 			}
+			if unpacked += h.Size; unpacked > maxUnpacked {
+				return nil, errLarge
+			}
 			var b strings.Builder
 			b.Grow(int(h.Size))
 			if _, err := io.CopyBuffer(&b, t, buffer); err != nil {
-				return nil, fmt.Errorf("damaged archive in %.100q: %w", name, err)
+				return nil, damaged(err)
 			}
 			e.data = b.String()
 		case tar.TypeDir:
 			e.mode = fs.ModeDir
 		case tar.TypeSymlink:
 			e = entry{fs.ModeSymlink, strings.Clone(h.Linkname)}
-		default: // devices, pipes, hard links, which no kernel's /proc or /sys has
-			e = entry{fs.ModeIrregular, "neither a file nor a folder"}
+		case tar.TypeLink: // a name more for a file that came before
+			e = entry{fs.ModeIrregular, "a hard link to what is no file of the archive"}
+			if to, err := cleanName(h.Linkname); err == nil {
+				if old, ok := m.entries[to]; ok && old.mode.IsRegular() {
+					e = old
+				}
+			}
+		default: // devices and pipes
+			e = entry{fs.ModeIrregular, errNoFile.Error()}
 		}
 		if err := m.add(strings.Clone(name), e); err != nil {
 			return nil, err
 		}
+	}
+	// The checksum comes behind the end of the archive. What gzip ignores, bytes that are no gzip behind it, is no damage.
+	if _, err := io.CopyBuffer(io.Discard, left, buffer); err != nil && !errors.Is(err, gzip.ErrHeader) || left.N <= 0 {
+		return nil, damaged(err)
 	}
 	m.finish()
 	return m, nil

@@ -1,10 +1,10 @@
 package topo
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -15,17 +15,46 @@ import (
 
 const (
 	maxCPU  = 1 << 14 // twice the largest NR_CPUS of Linux
+	maxNode = 1 << 10 // MAX_NUMNODES of Linux, at its largest NODES_SHIFT of 10
 	maxText = 1 << 20 // bytes; no file that is read as a whole is longer
+
+	// maxShared bounds the CPU lists of all nodes, and of all caches, together; no machine comes near.
+	maxShared = 1 << 20
+
+	// maxSteps bounds what a survey reads, since a small tree of a stranger can have links that make it endless. A step is a file that is
+	// opened, an entry of a folder, 64 bytes or 64 numbers. 1,792 CPUs take 350,000.
+	maxSteps = 3 << 20
 )
+
+var errSteps = errors.New("too much was read")
 
 // tree is the files to read, below /, and what was found wrong with them if anybody wants to know.
 type tree struct {
 	fs.FS
 	notes *notes
+	steps *int // that were taken; nil: nobody counts
+}
+
+// quiet is the tree for reading what often cannot be read.
+func (r tree) quiet() tree {
+	r.notes = nil
+	return r
+}
+
+// afford takes n steps, if there are so many left.
+func (r tree) afford(n int) bool {
+	if r.steps == nil {
+		return true
+	}
+	*r.steps += n
+	return *r.steps <= maxSteps
 }
 
 // open opens a file by its path from the root, with or without a slash before it.
 func (r tree) open(name string) (fs.File, error) {
+	if !r.afford(1) {
+		return nil, errSteps
+	}
 	return r.Open(strings.TrimPrefix(path.Join("/", name), "/"))
 }
 
@@ -52,10 +81,24 @@ func (r tree) head(name string, n int64) (string, bool) {
 		r.notes.unreadable(name, err)
 		return "", true
 	}
+	r.afford(len(b) / 64)
 	if int64(len(b)) > n {
 		return string(b[:n]), false
 	}
 	return string(b), true
+}
+
+// readDir is the entries of a folder; none if it is absent.
+func (r tree) readDir(name string) []fs.DirEntry {
+	es, err := fs.ReadDir(r.FS, name)
+	if err != nil {
+		r.notes.unreadable(name, err)
+		return nil
+	}
+	if !r.afford(1 + len(es)) {
+		return nil
+	}
+	return es
 }
 
 // number is a file's content as a number, or def.
@@ -76,6 +119,7 @@ func (r tree) list(names ...string) ([]int, bool) {
 	for _, name := range names {
 		f, err := r.open(name)
 		if err != nil {
+			r.notes.unreadable(name, err)
 			continue
 		}
 		f.Close()
@@ -84,8 +128,11 @@ func (r tree) list(names ...string) ([]int, bool) {
 			parse = parseMap
 		}
 		ids, err := parse(r.text(name))
-		if err == nil {
+		if err == nil && r.afford(len(ids)/64) {
 			return ids, true
+		}
+		if err == nil {
+			return nil, false
 		}
 		r.notes.add("%s: %v", name, err)
 	}
@@ -109,7 +156,7 @@ func parseList(s string) ([]int, error) {
 	if s == "" {
 		return nil, nil
 	}
-	for _, part := range strings.Split(s, ",") {
+	for part := range strings.SplitSeq(s, ",") {
 		a, b, isRange := strings.Cut(part, "-")
 		lo, err := strconv.ParseUint(a, 10, 31)
 		hi := lo
@@ -138,10 +185,10 @@ func parseList(s string) ([]int, error) {
 // parseMap reads the kernel's bit map format: groups of 32 bits in hex, the highest first: "00000000,0000000f".
 func parseMap(s string) ([]int, error) {
 	var ids []int
-	groups := strings.Split(s, ",")
-	if len(groups)*32 > maxCPU {
+	if strings.Count(s, ",") >= maxCPU/32 {
 		return nil, fmt.Errorf("bit map %.60q is too long", s)
 	}
+	groups := strings.Split(s, ",")
 	for i, g := range groups {
 		bits, err := strconv.ParseUint(g, 16, 32)
 		if err != nil {
@@ -180,21 +227,20 @@ func kilobytes(text, key string) (int64, bool) {
 	return n << 10, true
 }
 
-// Read reads the live system if root is "", else a saved copy of its /proc and /sys (and what else the cgroups were mounted on). Files
-// that are missing are no error; a root that does not exist, or one that names no CPU at all, is.
+// Read reads the live system if root is "", else a saved tree as Open does. Files that are missing are no error; a root that does not
+// exist, or one that names no CPU at all, is.
 func Read(root string) (Machine, error) {
 	live := root == ""
 	if live {
 		root = "/"
 	}
-	if st, err := os.Stat(root); err != nil {
-		return Machine{}, fmt.Errorf("topology: %w", err)
-	} else if !st.IsDir() {
-		return Machine{}, fmt.Errorf("topology: %s is not a directory that holds proc and sys", root)
+	fsys, err := Open(root)
+	if err != nil {
+		return Machine{}, err
 	}
-	m, ok := read(tree{FS: os.DirFS(root)}, live)
+	m, ok := read(tree{FS: fsys}, live)
 	if !ok {
-		return Machine{}, fmt.Errorf("topology: %s names no CPUs (looked for sys/devices/system/cpu and proc/self/status)", root)
+		return Machine{}, fmt.Errorf("%w; %s is none", errNoCPUs, root)
 	}
 	return m, nil
 }
@@ -278,17 +324,19 @@ func (r tree) online() []int {
 
 // numbered lists the numbers of a folder's entries prefix0, prefix1, …
 func (r tree) numbered(dir, prefix string) []int {
-	entries, err := fs.ReadDir(r.FS, dir)
-	if err != nil {
-		return nil
-	}
 	var ids []int
-	for _, e := range entries {
-		if s, ok := strings.CutPrefix(e.Name(), prefix); ok {
-			if n, err := strconv.ParseUint(s, 10, 31); err == nil && n < maxCPU {
-				ids = append(ids, int(n))
-			}
+	for _, e := range r.readDir(dir) {
+		digits, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || strings.Trim(digits, "0123456789") != "" || digits == "" {
+			continue
 		}
+		// The kernel writes no zeros before a number: cpu07 would be CPU 7 once more.
+		n, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil || n >= maxCPU || digits[0] == '0' && len(digits) > 1 {
+			r.notes.add("%s/%.40s is no number that a machine has, and was left out", dir, e.Name())
+			continue
+		}
+		ids = append(ids, int(n))
 	}
 	slices.Sort(ids)
 	return ids
@@ -296,6 +344,9 @@ func (r tree) numbered(dir, prefix string) []int {
 
 func (r tree) cpus(online []int, nodes []Node) []CPU {
 	nodeOf := map[int]int{}
+	for _, id := range online {
+		nodeOf[id] = nodes[0].ID // if nothing tells
+	}
 	for _, n := range slices.Backward(nodes) { // the first node wins where the firmware puts a CPU into several
 		for _, id := range n.CPUs {
 			nodeOf[id] = n.ID
@@ -324,6 +375,10 @@ const nodeDir = "sys/devices/system/node"
 
 func (r tree) nodes(online []int, memTotal, memFree int64, groups cgroups) []Node {
 	ids := r.numbered(nodeDir, "node")
+	if n, _ := slices.BinarySearch(ids, maxNode); n < len(ids) {
+		r.notes.add("%s/node%d is beyond what Linux can have; the nodes from there on were left out", nodeDir, ids[n])
+		ids = ids[:n]
+	}
 	if len(ids) == 0 {
 		return []Node{{CPUs: online, MemTotal: memTotal, MemFree: memFree, Allowed: true}}
 	}
@@ -339,9 +394,14 @@ func (r tree) nodes(online []int, memTotal, memFree int64, groups cgroups) []Nod
 		}
 	}
 	var nodes []Node
+	shared := 0
 	for _, id := range ids {
 		dir := fmt.Sprintf("%s/node%d/", nodeDir, id)
 		cpus, _ := r.list(dir+"cpulist", dir+"cpumap")
+		if shared += len(cpus); shared > maxShared {
+			r.notes.add("the nodes name more CPUs than any machine has; node %d has none here", id)
+			cpus = nil
+		}
 		info := r.text(dir + "meminfo")
 		prefix := fmt.Sprintf("Node %d ", id)
 		total, _ := kilobytes(info, prefix+"MemTotal")

@@ -17,16 +17,11 @@ import (
 
 // disagreements are the facts that a Survey gives otherwise than the tree's description, on purpose, each with its reason.
 var disagreements = map[string]string{
-	"alderlake-hybrid arch":         noCPUInfo,
-	"clx-2s-snc2-2pmem arch":        noCPUInfo,
-	"disallowed-4n arch":            noCPUInfo,
-	"skx-4s arch":                   noCPUInfo,
+	"disallowed-4n arch":            "the tree has no /proc/cpuinfo, and nothing else tells the architecture",
 	"clx-2s-snc2-2pmem memory kind": "nothing in the tree says that nodes 4 and 5 are persistent memory: no dax device, no HMAT, no name of the CPU",
 	"disallowed-4n packages":        "physical_package_id and core_siblings are there and tell one package; the description has none because cores are not told",
 	"xeon-cod-badsiblings packages": "physical_package_id tells the two real packages; the description counts the sets of core_siblings, which that kernel got wrong",
 }
-
-const noCPUInfo = "the tree has no /proc/cpuinfo, and nothing else tells the architecture"
 
 // subNUMAs are what the vendors call the nodes of these trees; all others have one node per package.
 var subNUMAs = map[string]string{"clx-2s-snc2-2pmem": "2 nodes per package", "disallowed-4n": "4 nodes per package",

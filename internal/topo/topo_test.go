@@ -245,7 +245,7 @@ func TestLittleIsThere(t *testing.T) {
 	if _, err := Read(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no tree: %v", err)
 	}
-	if _, err := Read(os.Args[0]); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+	if _, err := Read(os.Args[0]); err == nil || !strings.Contains(err.Error(), "is neither a folder that holds proc and sys") {
 		t.Errorf("a file as tree: %v", err)
 	}
 }
