@@ -62,12 +62,12 @@ var ErrNoRoom = errors.New("no room for a second copy of the weights")
 // (SharesSequences). Only one of them may walk at a time. It must be closed before e. ErrNoRoom: open the model again without e.
 func (e *Engine) Variant(without Ablation) (*Engine, error) {
 	v := &Engine{Graph: e.Graph, Tier: e.Tier, Machine: e.Machine, model: e.model, opt: e.opt, tbl: e.tbl, weights: e.weights, cache: e.cache,
-		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem}
+		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem, keep: e.keep, picks: e.picks}
 	v.opt.Without |= without
 	if without&Prefetch != 0 {
 		v.tbl = e.tbl.WithoutPrefetch()
 	}
-	if without&(Huge|Pack) != 0 && e.Packed() {
+	if without&(Huge|Pack) != 0 && e.mem.kept > 0 {
 		v.opt.NoPack = v.opt.NoPack || without&Pack != 0
 		if err := v.repack(); err != nil {
 			v.Close()
@@ -91,14 +91,14 @@ func (v *Engine) repack() error {
 	}
 	wanted := !v.opt.NoPack
 	if v.mem.limit > 0 { // what is left of it, whose it ever was
-		v.opt.MemLimit = max(v.mem.limit-v.mem.panels, 1)
+		v.opt.MemLimit = max(v.mem.limit-v.mem.kept, 1)
 	}
-	v.mem = memory{}
+	of := v.mem.kept
 	if err := v.account(matrix); err != nil {
 		return err
 	}
-	if wanted && v.opt.NoPack {
-		return fmt.Errorf("%w: panels need %s, the memory budget leaves %s", ErrNoRoom, mib(v.mem.panels), mib(v.mem.limit))
+	if wanted && v.mem.kept < of {
+		return fmt.Errorf("%w: panels need %s, the memory budget leaves %s", ErrNoRoom, mib(of), mib(v.mem.limit))
 	}
 	v.weights.Slots = make([]*walk.Slot, len(matrix))
 	for i, w := range v.Graph.Weights {
@@ -109,8 +109,8 @@ func (v *Engine) repack() error {
 	return nil
 }
 
-// Packed reports whether weights are packed into panels to stay.
-func (e *Engine) Packed() bool { return !e.opt.NoPack && e.mem.panels > 0 }
+// Packed reports whether all weights are packed into panels to stay.
+func (e *Engine) Packed() bool { return e.mem.kept > 0 && e.mem.kept == e.mem.panels }
 
 // SharesSequences reports whether two engines, an engine and its variants, have the same sequences.
 func (e *Engine) SharesSequences(o *Engine) bool { return e.cache == o.cache }

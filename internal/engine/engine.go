@@ -35,7 +35,8 @@ type Options struct {
 	KV           quant.Type
 	KVSet        bool  // KV was chosen; else F16
 	NoPack       bool  // no panels: weights are packed into scratch at every use
-	MemLimit     int64 // bytes that weights and cache may take; 0: what the machine has
+	MemLimit     int64 // bytes that panels and cache may take; 0: what the machine has
+	Context      int   // positions that the cache must have room for; 0: what is left
 	Without      Ablation
 }
 
@@ -61,6 +62,8 @@ type Engine struct {
 	arena   *numa.Region
 	regions []*numa.Region
 	mem     memory
+	keep    []bool // of each weight: there is room for its panels
+	picks   int    // rows of logits of a walk of Forward
 	panels  []byte // of the region for panels: what is not given to a slot yet
 	batch   walk.Batch
 	hook    walk.Hook
@@ -186,14 +189,19 @@ func (e *Engine) Threads(c plan.Class) int {
 
 // buildPlan is the plan of a class.
 func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
+	return e.plan(c, e.opt.UBatch, func(w graph.WeightID) *kernel.Format {
+		if s := e.weights.Slots[w]; s != nil {
+			return s.Format
+		}
+		return nil
+	})
+}
+
+// plan builds the plan of a class; picks bounds the rows of logits of prompts.
+func (e *Engine) plan(c plan.Class, picks int, format func(graph.WeightID) *kernel.Format) (*plan.Plan, error) {
 	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.opt.UBatch, 17)}[c]
-	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: rows, Separate: e.opt.Without&Fuse != 0,
-		Format: func(w graph.WeightID) *kernel.Format {
-			if s := e.weights.Slots[w]; s != nil {
-				return s.Format
-			}
-			return nil
-		}})
+	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)),
+		Separate: e.opt.Without&Fuse != 0, Format: format})
 }
 
 // walker is the plan of a class, made at its first use, with its memory.
@@ -211,7 +219,7 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 			e.arena.Free()
 		}
 		clear(e.walkers)
-		if e.arena, err = numa.Alloc(p.Arena+64, e.pages()); err != nil {
+		if e.arena, err = e.take("buffers of a walk", p.Arena+64); err != nil {
 			return nil, err
 		}
 	}
@@ -283,6 +291,9 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 			return err
 		}
 		n := min(e.opt.UBatch, len(ids)-done)
+		if want == All {
+			n = min(n, e.picks)
+		}
 		pos := e.cache.Len(seq)
 		b := &e.batch
 		b.IDs, b.Pos, b.Seq, b.Pick = ids[done:done+n], b.Pos[:0], b.Seq[:0], b.Pick[:0]

@@ -1,7 +1,9 @@
 package topo
 
 import (
+	"fmt"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -217,4 +219,79 @@ func statSum(stat string, keys ...string) int64 {
 		}
 	}
 	return sum
+}
+
+// Budget is how many bytes this process may still make resident: Memory, or less where its cpuset leaves nodes out. It reads the live
+// system once more. Not ok: nothing tells.
+func (m Machine) Budget() (bytes int64, why string, ok bool) {
+	if m.MemTotal <= 0 && len(m.Limits) == 0 {
+		return 0, "", false
+	}
+	bytes, why = m.Memory()
+	if m.MemTotal <= 0 { // limits alone: the tightest
+		for i, l := range m.Limits {
+			if i == 0 || l.Left < bytes {
+				bytes, why = l.Left, fmt.Sprintf("%s left of the limit of %s of cgroup %s", gib(l.Left), gib(l.Max), l.Group)
+			}
+		}
+	}
+	if n, nodes := m.onAllowedNodes(tree{FS: os.DirFS("/")}); nodes != "" && n < bytes {
+		bytes, why = n, fmt.Sprintf("%s available on node %s, where the cpuset allows memory", gib(n), nodes)
+	}
+	return bytes, why, true
+}
+
+// onAllowedNodes is what is available on the nodes on which memory is allowed, if some are not: free pages and page cache of files, less
+// what the kernel keeps to itself, of which the difference to its own estimate of the whole machine gives the share.
+func (m Machine) onAllowedNodes(r tree) (available int64, nodes string) {
+	var all, allowed int64
+	var ids []string
+	out := false
+	for _, n := range m.Nodes {
+		if n.MemTotal == 0 {
+			continue
+		}
+		info, prefix := r.text(fmt.Sprintf("%s/node%d/meminfo", nodeDir, n.ID)), fmt.Sprintf("Node %d ", n.ID)
+		sum := int64(0)
+		for _, key := range []string{"MemFree", "Active(file)", "Inactive(file)"} {
+			bytes, _ := kilobytes(info, prefix+key)
+			sum += bytes
+		}
+		all += sum
+		if n.Allowed {
+			allowed += sum
+			ids = append(ids, strconv.Itoa(n.ID))
+		} else {
+			out = true
+		}
+	}
+	if !out || all == 0 {
+		return 0, ""
+	}
+	return int64(float64(allowed) * min(1, float64(m.MemFree)/float64(all))), strings.Join(ids, ", ")
+}
+
+// A Ulimit is a limit on what this process may map (setrlimit(2)).
+type Ulimit struct {
+	Flag string // of the shell's ulimit
+	Max  int64  // bytes
+	Left int64  // bytes: Max less what is mapped
+}
+
+// Ulimits are those of the live process that are set: -v, its address space, in which mapped files and reservations count as well, and
+// -d, its private writable memory (since Linux 4.7).
+func Ulimits() []Ulimit {
+	r := tree{FS: os.DirFS("/")}
+	return ulimits(r.text("proc/self/limits"), func() string { return r.text("proc/self/status") })
+}
+
+func ulimits(limits string, status func() string) []Ulimit {
+	var set []Ulimit
+	for _, l := range []struct{ flag, limit, used string }{{"-v", "Max address space", "VmSize"}, {"-d", "Max data size", "VmData"}} {
+		if n := softLimit(limits, l.limit); n >= 0 {
+			used, _ := kilobytes(status(), l.used)
+			set = append(set, Ulimit{l.flag, n, max(0, n-used)})
+		}
+	}
+	return set
 }

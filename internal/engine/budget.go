@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"ck/internal/graph"
+	"ck/internal/kernel"
+	"ck/internal/kv"
+	"ck/internal/numa"
+	"ck/internal/plan"
+	"ck/internal/topo"
+	"ck/internal/walk"
+)
+
+// memory is the account of what the model takes, in bytes. Everything is accounted for before it is taken: what is beyond a cgroup's limit
+// is not refused by the kernel but punished with the end of the process.
+type memory struct {
+	file   int64 // mapped; its pages are dropped under pressure, so they count for nothing
+	panels int64 // of all matrices
+	kept   int64 // of the matrices that have room for theirs
+	cache  int64 // set aside for the cache before panels get the rest
+	limit  int64 // of panels and cache together; 0: nothing tells
+	why    string
+}
+
+// A MemoryError says that the memory budget does not hold what must be there.
+type MemoryError struct{ What string }
+
+func (e *MemoryError) Error() string { return e.What }
+func (e *MemoryError) Unwrap() error { return syscall.ENOMEM }
+
+const (
+	// pageBytes keeps the panels of matrices apart.
+	pageBytes = 4096
+
+	// programBytes is what the program takes behind the opening of the engine, panels, cache and buffers of walks aside: growth of the Go
+	// heap, scratch of workers, the ends of huge pages, page tables. ckrun on llama-3.2-1b takes 14 MiB of it with one worker. What
+	// grows with memory (page tables, 2 MiB for 1 GiB) is a 32nd of what is left.
+	programBytes = 24 << 20
+
+	// goBytes is how much address space the Go runtime may ask for until the end: it takes 64 MiB at a time.
+	goBytes = 64 << 20
+
+	// slabBytes is how much address space the cache takes at a time, as package kv says.
+	slabBytes = 64 << 20
+
+	// cachePositions is for how many positions the cache has room before panels get theirs, if the user does not name a context.
+	cachePositions = 4096
+
+	// picksMin is how many rows of logits a walk may always have: those of the class Few.
+	picksMin = 16
+)
+
+// account decides what the memory is for: first what walks need, then the cache, then as many panels as there is room for.
+func (e *Engine) account(matrix []bool) error {
+	e.mem = memory{file: e.model.SizeBytes()}
+	e.picks = e.opt.UBatch
+	size := make([]int64, len(matrix))
+	for i, w := range e.Graph.Weights {
+		if matrix[i] {
+			n := int64(walk.PanelsBytes(w.Rows, w.Cols, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
+			size[i] = (n + pageBytes - 1) &^ (pageBytes - 1)
+			e.mem.panels += size[i]
+		}
+	}
+	if err := e.budget(matrix); err != nil {
+		return err
+	}
+	e.keep = make([]bool, len(matrix))
+	if e.opt.NoPack {
+		e.note("weights stay in the file's form (--no-pack)")
+		return nil
+	}
+	room, all, kept := e.mem.limit-e.mem.cache, 0, 0
+	for i, n := range size {
+		if n == 0 {
+			continue
+		}
+		if all++; e.mem.limit == 0 || e.mem.kept+n <= room {
+			e.keep[i] = true
+			e.mem.kept += n
+			kept++
+		}
+	}
+	if kept > 0 {
+		r, err := numa.Alloc(int(e.mem.kept), e.pages())
+		if err != nil {
+			clear(e.keep)
+			e.mem.kept = 0
+			e.note("weights stay in the file's form: panels: %v", err)
+			return nil
+		}
+		e.regions = append(e.regions, r)
+		e.panels = r.Bytes()
+	}
+	switch {
+	case kept == all:
+		e.note("weights: %s mapped, %s of panels, packed during the first walks", mib(e.mem.file), mib(e.mem.kept))
+	case kept == 0:
+		e.note("weights stay in the file's form: panels need %s, the memory budget leaves %s", mib(e.mem.panels), mib(room))
+	default:
+		e.note("weights: %s mapped, panels for %d of %d matrices, %s of %s; the memory budget has no room for the others, which stay in the file's form",
+			mib(e.mem.file), kept, all, mib(e.mem.kept), mib(e.mem.panels))
+	}
+	return nil
+}
+
+// budget finds the limit of panels and cache, and what of it is the cache's. Errors are *MemoryError.
+func (e *Engine) budget(matrix []bool) error {
+	m := &e.mem
+	position, err := e.positionBytes()
+	if err != nil {
+		return err
+	}
+	positions := int64(cachePositions)
+	if e.Graph.Context > 0 {
+		positions = min(positions, int64(e.Graph.Context))
+	}
+	if e.opt.Context > 0 {
+		positions = int64(e.opt.Context)
+	}
+	m.cache = (positions + kv.Block - 1) / kv.Block * kv.Block * position
+	must := kv.Block * position
+	if e.opt.Context > 0 {
+		must = m.cache
+	}
+	if e.of != nil { // what its engine was granted and has not taken
+		m.limit, m.why = e.opt.MemLimit, "what is left of the engine's"
+		m.cache = min(m.cache, m.limit/4)
+		return nil
+	}
+	if left, why, ok := e.Machine.Budget(); ok {
+		if err := e.fromMachine(matrix, left, must, why); err != nil {
+			return err
+		}
+	}
+	if err := e.fromUlimits(matrix); err != nil {
+		return err
+	}
+	if l := e.opt.MemLimit; l > 0 && (m.limit == 0 || l <= m.limit) {
+		m.limit, m.why = l, "--mem-limit"
+	}
+	if m.limit == 0 {
+		return nil
+	}
+	e.note("memory: %s for panels and KV cache (%s)", mib(m.limit), m.why)
+	if e.opt.Context > 0 && m.cache > m.limit {
+		return &MemoryError{fmt.Sprintf("-c %d: the KV cache needs %s, the memory budget is %s (%s); use a shorter context or --kv q8_0", e.opt.Context, mib(m.cache),
+			mib(m.limit), m.why)}
+	}
+	if e.opt.Context == 0 {
+		m.cache = min(m.cache, max(m.limit/4, must))
+	}
+	if m.limit < must {
+		return &MemoryError{fmt.Sprintf("the KV cache needs at least %s, the memory budget is %s (%s); raise the limit", mib(must), mib(m.limit), m.why)}
+	}
+	return nil
+}
+
+// fromMachine sets the limit by what the machine and its cgroups leave; must is the least that the cache needs. Where much is left,
+// nothing is looked at closely.
+func (e *Engine) fromMachine(matrix []bool, left, must int64, why string) error {
+	m := &e.mem
+	widest := 0
+	for _, v := range e.Graph.Values {
+		if !v.Picked {
+			widest = max(widest, v.Width)
+		}
+	}
+	vocab := 4 * int64(e.Graph.Vocab)
+	program := programBytes + left/32
+	most := 4 * int64(e.opt.UBatch) * int64(32*widest) // no plan has 32 buffers of the widest value
+	if m.panels+m.cache+most+int64(e.opt.UBatch)*vocab <= left-program {
+		m.limit, m.why = left-program, why
+		return nil
+	}
+	e.picks = int(min(int64(e.picks), max(picksMin, left/16/vocab)))
+	asked := e.opt.UBatch
+	p, err := e.plan(plan.Many, e.picks, e.tableFormat(matrix))
+	tight := func() bool { return int64(p.Arena) > min(left/4, left-program-must) }
+	for err == nil && tight() && e.opt.UBatch > 2*picksMin {
+		e.opt.UBatch /= 2
+		e.picks = min(e.picks, e.opt.UBatch)
+		p, err = e.plan(plan.Many, e.picks, e.tableFormat(matrix))
+	}
+	if err != nil {
+		return err
+	}
+	if e.opt.UBatch < asked {
+		e.note("prompts go in walks of %d rows: the memory budget has no room for the buffers of %d", e.opt.UBatch, asked)
+	}
+	m.limit = left - program - int64(p.Arena)
+	m.why = fmt.Sprintf("%s; %s of it for buffers, %s for the program", why, mib(int64(p.Arena)), mib(program))
+	if m.limit <= 0 {
+		return &MemoryError{fmt.Sprintf("memory: %s; a walk's buffers take %s, the program %s; raise the limit", why, mib(int64(p.Arena)), mib(program))}
+	}
+	return nil
+}
+
+// fromUlimits lowers the limit to what the process may still map. All of a mapping counts there, touched or not.
+func (e *Engine) fromUlimits(matrix []bool) error {
+	limits := topo.Ulimits()
+	if len(limits) == 0 {
+		return nil
+	}
+	p, err := e.plan(plan.Many, e.opt.UBatch, e.tableFormat(matrix))
+	if err != nil {
+		return err
+	}
+	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
+	others := int64(p.Arena) + slabBytes + goBytes + 8*numa.HugePage
+	for _, u := range limits {
+		why := fmt.Sprintf("%s left of ulimit %s %d KiB, %s of it for buffers, slabs of the cache and the Go runtime", mib(u.Left), u.Flag, u.Max>>10, mib(others))
+		if u.Left <= others {
+			return &MemoryError{fmt.Sprintf("memory: %s left of ulimit %s %d KiB; buffers, a slab of the cache and the Go runtime take %s; raise it, or lower --ubatch",
+				mib(u.Left), u.Flag, u.Max>>10, mib(others))}
+		}
+		if n := u.Left - others; e.mem.limit == 0 || n < e.mem.limit {
+			e.mem.limit, e.mem.why = n, why
+		}
+	}
+	return nil
+}
+
+// tableFormat is the form of matrices before they have slots.
+func (e *Engine) tableFormat(matrix []bool) func(graph.WeightID) *kernel.Format {
+	return func(w graph.WeightID) *kernel.Format {
+		if !matrix[w] {
+			return nil
+		}
+		return e.tbl.Format(e.model.Tensor(e.Graph.Weights[w].Name).Type, e.opt.F32Act)
+	}
+}
+
+// layers are the shapes of the cache.
+func (e *Engine) layers() ([]kv.Layer, error) {
+	var layers []kv.Layer
+	for _, c := range e.Graph.Caches {
+		f, err := e.tbl.KV(e.opt.KV, c.D, c.Dv)
+		if err != nil {
+			return nil, fmt.Errorf("KV cache: %w", err)
+		}
+		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
+	}
+	return layers, nil
+}
+
+// positionBytes is what one position of a sequence takes.
+func (e *Engine) positionBytes() (int64, error) {
+	layers, err := e.layers()
+	return kv.New(layers, nil, 0).BytesPerPosition(), err
+}
+
+// makeCache lays the KV cache out.
+func (e *Engine) makeCache() error {
+	layers, err := e.layers()
+	if err != nil {
+		return err
+	}
+	limit := int64(0)
+	if e.mem.limit > 0 {
+		limit = max(e.mem.limit-e.mem.kept, 1)
+		if e.of != nil {
+			limit = max(limit/3, 1) // the engine needs as much, and there may be two variants with a cache of their own
+		}
+	}
+	e.cache = kv.New(layers, func(n int) ([]byte, error) {
+		r, err := e.take("KV cache", n)
+		if err != nil {
+			return nil, err
+		}
+		e.regions = append(e.regions, r)
+		return r.Bytes()[:n], nil
+	}, limit)
+	if n := e.cache.BytesPerPosition(); limit > 0 && n > 0 {
+		e.note("KV cache: %s a position, room for %d positions", bytes(n), limit/n/kv.Block*kv.Block)
+	}
+	return nil
+}
+
+// take maps memory. What the kernel refuses is said with what to do.
+func (e *Engine) take(what string, n int) (*numa.Region, error) {
+	r, err := numa.Alloc(n, e.pages())
+	if err != nil {
+		hint := "see vm.overcommit_memory"
+		var set []string
+		for _, u := range topo.Ulimits() {
+			set = append(set, fmt.Sprintf("ulimit %s is %d KiB", u.Flag, u.Max>>10))
+		}
+		if len(set) > 0 {
+			hint = strings.Join(slices.Compact(set), ", ") + "; raise it"
+		}
+		return nil, fmt.Errorf("%s: %w; %s", what, err, hint)
+	}
+	return r, nil
+}
+
+// mib is a size in MiB, with a digit behind the point where it is small.
+func mib(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// bytes is a size that may be small.
+func bytes(n int64) string {
+	if n < 10<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%d KiB", n>>10)
+}
