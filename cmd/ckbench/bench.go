@@ -61,16 +61,21 @@ func (p *program) newBench(ctx context.Context, m *generate.Model, e *engine.Eng
 	if b.counters, err = measure.NewCounters(t); err != nil {
 		b.notes = append(b.notes, err.Error())
 	}
-	left, _ := e.Machine.Memory()
-	switch need := int64(b.threads) * measure.WorkerBytes * 2; {
-	case p.run.noRoof:
-	case left < need:
-		b.notes = append(b.notes, fmt.Sprintf("the roofs are not measured: that takes %d MiB, half of which must stay free, and %d MiB are left", need>>20, left>>20))
-	default:
-		if b.roofs, err = measure.NewRoofs(t); err != nil {
-			b.close()
-			return nil, err
-		}
+	if p.run.noRoof {
+		return b, nil
+	}
+	panels := int64(0) // which may not be in memory yet
+	if e.Packed() {
+		panels = e.WeightBytes()
+	}
+	bytes := measure.RoofBytesBeside(e.Machine, b.threads, panels)
+	if bytes == 0 {
+		b.notes = append(b.notes, "the roofs are not measured: too little memory is left beside the model to tell it from the caches")
+		return b, nil
+	}
+	if b.roofs, err = measure.NewRoofsOf(t, bytes); err != nil {
+		b.close()
+		return nil, err
 	}
 	return b, nil
 }

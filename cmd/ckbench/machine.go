@@ -96,9 +96,12 @@ func bandwidths(m topo.Machine, n, samples int) ([]bandwidthRow, error) {
 	var out []bandwidthRow
 	err := withTeam(m, n, func(t *team.Team) error {
 		for _, l := range measure.Levels(m, n) {
-			if left, _ := m.Memory(); int64(l.Bytes)*int64(n)*2 > left {
-				return cli.Resource("%s: %d threads take %d MiB of memory, half of which must stay free, and %d MiB are left; name fewer threads", l.Name, n,
-					int64(l.Bytes)*int64(n)*2>>20, left>>20)
+			left, _ := m.Memory()
+			switch need := 2 * int64(l.Bytes) * int64(n); {
+			case l.Bytes == 0:
+				return cli.Resource("%s: the %d MiB of memory that are left are too few to tell it from the caches with %d threads; name fewer threads", l.Name, left>>20, n)
+			case need > left:
+				return cli.Resource("%s: %d threads take %d MiB of memory, half of which must stay free, and %d MiB are left; name fewer threads", l.Name, n, need>>20, left>>20)
 			}
 			rates, err := measure.ReadLevel(t, l, samples)
 			if err != nil {

@@ -21,7 +21,11 @@ type Level struct {
 	Bytes int // of each worker's working set, which lies well inside the level
 }
 
-// Levels are the levels of a machine that n workers can measure; DRAM comes last. Where the system tells no cache sizes, only DRAM.
+// DRAM is the name of the level behind the caches.
+const DRAM = "DRAM"
+
+// Levels are the levels of a machine that n workers can measure; DRAM comes last, with the bytes of RoofBytes. Where the system tells no
+// cache sizes, only DRAM.
 func Levels(m topo.Machine, n int) []Level {
 	var out []Level
 	prev := int64(0)
@@ -36,7 +40,7 @@ func Levels(m topo.Machine, n int) []Level {
 			prev = c.bytes
 		}
 	}
-	return append(out, Level{"DRAM", regionBytes})
+	return append(out, Level{DRAM, RoofBytes(m, n)})
 }
 
 // A Rate is the best of several samples of one loop.
@@ -48,11 +52,11 @@ type Rate struct {
 // sampleTime is how long a sample of cached reads or of arithmetic lasts.
 const sampleTime = 4 * time.Millisecond
 
-// ReadLevel measures how fast a team reads working sets of a level with each read loop: the best of a few samples each. The result for
-// DRAM is that of Roofs.
+// ReadLevel measures how fast a team reads working sets of a level with each read loop: the best of a few samples each. For DRAM it does
+// as Roofs do.
 func ReadLevel(t *team.Team, l Level, samples int) ([]Rate, error) {
-	if l.Bytes >= regionBytes {
-		return readDRAM(t, samples)
+	if l.Name == DRAM {
+		return readDRAM(t, l.Bytes, samples)
 	}
 	mem, err := numa.Alloc(l.Bytes*t.Size(), numa.Options{})
 	if err != nil {
@@ -123,8 +127,8 @@ func passTime(t *team.Team, loop *roof.Read, part func(w int) []byte, n, samples
 }
 
 // readDRAM is ReadLevel for memory: each sample reads what was not read shortly before.
-func readDRAM(t *team.Team, samples int) ([]Rate, error) {
-	r, err := NewRoofs(t)
+func readDRAM(t *team.Team, bytes, samples int) ([]Rate, error) {
+	r, err := NewRoofsOf(t, bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -232,18 +236,21 @@ func Barrier(t *team.Team) (seconds float64, err error) {
 	best := 0.0
 	for range 5 {
 		start := time.Now()
-		err = t.Run(func(w int) {
+		err := t.Run(func(w int) {
 			for range rounds {
 				if !t.Barrier(w) {
 					return
 				}
 			}
 		})
+		if err != nil {
+			return 0, err
+		}
 		if s := time.Since(start).Seconds() / rounds; best == 0 || s < best {
 			best = s
 		}
 	}
-	return best, err
+	return best, nil
 }
 
 // AllReduce measures how long a team takes to add up a vector of n float32 of each worker, until all of them can read the sum: every
@@ -258,7 +265,7 @@ func AllReduce(t *team.Team, tbl *kernel.Table, n int) (seconds float64, err err
 	best := 0.0
 	for range 5 {
 		start := time.Now()
-		err = t.Run(func(w int) {
+		err := t.Run(func(w int) {
 			lo, hi := n*w/t.Size(), n*(w+1)/t.Size()
 			for range rounds {
 				vectors[w][0]++ // the vectors change, as they do in use
@@ -274,11 +281,14 @@ func AllReduce(t *team.Team, tbl *kernel.Table, n int) (seconds float64, err err
 				}
 			}
 		})
+		if err != nil {
+			return 0, err
+		}
 		if s := time.Since(start).Seconds() / float64(rounds); best == 0 || s < best {
 			best = s
 		}
 	}
-	return best, err
+	return best, nil
 }
 
 // Touch reads all bytes of b with the first read loop of this CPU.

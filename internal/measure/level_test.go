@@ -24,15 +24,15 @@ func teamOf(t *testing.T, n int) *team.Team {
 }
 
 func TestLevels(t *testing.T) {
-	m := topo.Machine{L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
-	want := []Level{{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 2 << 20}, {"DRAM", regionBytes}}
+	m := topo.Machine{MemFree: 8 << 30, L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
+	want := []Level{{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 2 << 20}, {"DRAM", 40 << 20}}
 	if got := Levels(m, 8); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if got := Levels(m, 64); got[2].Bytes != 2<<20 { // no more than 8 CPUs share an L3 cache
 		t.Errorf("%v", got)
 	}
-	if got := Levels(topo.Machine{}, 2); len(got) != 1 || got[0].Name != "DRAM" {
+	if got := Levels(topo.Machine{}, 2); len(got) != 1 || got[0] != (Level{"DRAM", 0}) { // no memory either
 		t.Errorf("unknown caches: %v", got)
 	}
 }
@@ -48,6 +48,12 @@ func TestReadLevel(t *testing.T) {
 				t.Errorf("%d bytes, %s: %g bytes/s", n, r.Loop, r.Rate)
 			}
 		}
+	}
+	if rates, err := ReadLevel(teamOf(t, 1), Level{DRAM, 2 * leastBytes}, 2); err != nil || len(rates) != len(readLoops()) {
+		t.Error(rates, err)
+	}
+	if _, err := ReadLevel(teamOf(t, 1), Level{DRAM, 0}, 2); err == nil {
+		t.Error("DRAM is measured without memory")
 	}
 }
 

@@ -108,8 +108,11 @@ func (c *Counters) Read() (Counts, error) {
 	for _, fds := range c.fds {
 		for i, fd := range fds {
 			var b [24]byte // count, time enabled, time running
-			if n, err := unix.Read(fd, b[:]); err != nil || n != len(b) {
-				return Counts{}, fmt.Errorf("hardware counters: read %d bytes: %w", n, err)
+			switch n, err := unix.Read(fd, b[:]); {
+			case err != nil:
+				return Counts{}, fmt.Errorf("hardware counters: %w", err)
+			case n != len(b):
+				return Counts{}, fmt.Errorf("hardware counters: %d bytes were read, not %d", n, len(b))
 			}
 			sum[i] += scaled(binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:]))
 		}

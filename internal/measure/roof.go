@@ -24,50 +24,74 @@ type Roofs struct {
 	mem    *numa.Region
 	at     int // of the walk, in bytes within each worker's part
 	share  int // bytes of each worker's part
+	sample int // bytes of it that a sample reads
 	reads  []roof.Read
 	next   int
 	bestBW float64
 	bestOp map[string]float64
 }
 
-// WorkerBytes is the memory that Roofs takes for each worker where there is enough.
-const WorkerBytes = regionBytes
+const (
+	// WorkerBytes is the memory that Roofs takes for each worker where nobody tells how large the caches are.
+	WorkerBytes = 512 << 20
 
-// RoofBytes is the memory that Roofs should take for each of n workers: WorkerBytes, or less where that would be more than half of what
-// the machine has left. It is 0 where so little is left that the caches might answer: less than four times their size in all, or less
-// than a sample. On a Zen 5 with 33 MiB of caches, one worker walking through 64 MiB measured 14 % more than through 512 MiB (median of
-// 40), through 128 MiB as much.
-func RoofBytes(m topo.Machine, n int) int {
+	leastBytes  = 16 << 20 // for each worker
+	sampleBytes = 64 << 20 // what each worker reads at a time, if it has so much: 1.5 ms at 45 GB/s
+	callBytes   = 4 << 20  // of one call of assembly, which cannot be stopped
+
+	// manyCaches is how many times what the caches hold the region should be, leastCaches how many times at least. Of a region k times
+	// the cache, walked through over and over, the cache with random replacement still has the share h = exp(-k*(1-h)): 20 % for 2,
+	// 2 % for 4, 0.03 % for 8. On a Zen 5 with 33 MiB of caches, one worker walking through 64 MiB measured 14 % more than through
+	// 512 MiB (median of 40), through 128 MiB as much.
+	manyCaches, leastCaches = 8, 4
+)
+
+// RoofBytes is the memory that Roofs should take for each of n workers: in all manyCaches times what their caches hold, WorkerBytes each
+// where the system does not tell, and no more than half of what the machine has left. It is 0 where that is so little that the caches
+// might answer.
+func RoofBytes(m topo.Machine, n int) int { return RoofBytesBeside(m, n, 0) }
+
+// RoofBytesBeside is RoofBytes where so many bytes of what m says is left are taken, or will be.
+func RoofBytesBeside(m topo.Machine, n int, taken int64) int {
 	left, _ := m.Memory()
-	share := min(left/2/int64(n), WorkerBytes) / sampleBytes * sampleBytes
+	most := max(left-taken, 0) / 2 / int64(n)
 	perL3 := max(1, m.L3.CPUs)
 	caches := m.L3.Bytes*int64((n+perL3-1)/perL3) + m.L2.Bytes*int64(n)
-	if share < WorkerBytes && share*int64(n) < 4*caches {
+	want := int64(WorkerBytes)
+	if caches > 0 {
+		want = max(manyCaches*caches/int64(n), leastBytes)
+	}
+	share := (want + step(want) - 1) / step(want) * step(want)
+	if share > most {
+		share = most / step(most) * step(most)
+	}
+	if share < leastBytes || share*int64(n) < leastCaches*caches {
 		return 0
 	}
 	return int(share)
 }
 
-// regionBytes is what each worker walks through, sampleBytes what it reads at a time: 1.5 ms at 45 GB/s.
-const (
-	regionBytes = 512 << 20
-	sampleBytes = 64 << 20
-	callBytes   = 4 << 20 // of one call of assembly, which cannot be stopped
-)
+// step is what the size of a region of about n bytes is a multiple of: whole samples, or whole calls where there is but one sample.
+func step(n int64) int64 {
+	if n < sampleBytes {
+		return callBytes
+	}
+	return sampleBytes
+}
 
 // NewRoofs takes WorkerBytes of memory for each worker of a team; Close gives it back.
 func NewRoofs(t *team.Team) (*Roofs, error) { return NewRoofsOf(t, WorkerBytes) }
 
-// NewRoofsOf is NewRoofs with less memory: bytes for each worker, as RoofBytes gives it, a sample of 64 MiB at least.
+// NewRoofsOf is NewRoofs with bytes for each worker, as RoofBytes gives them, 16 MiB at least.
 func NewRoofsOf(t *team.Team, bytes int) (*Roofs, error) {
-	if bytes < sampleBytes {
-		return nil, fmt.Errorf("measuring the read bandwidth: %d bytes for each worker, at least %d are needed", bytes, sampleBytes)
+	if bytes < leastBytes {
+		return nil, fmt.Errorf("measuring the read bandwidth: %d bytes for each worker, at least %d are needed", bytes, leastBytes)
 	}
 	mem, err := numa.Alloc(bytes*t.Size(), numa.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("measuring the read bandwidth: %w", err)
 	}
-	r := &Roofs{team: t, mem: mem, share: bytes, reads: readLoops(), bestOp: map[string]float64{}}
+	r := &Roofs{team: t, mem: mem, share: bytes, sample: min(bytes, sampleBytes) / callBytes * callBytes, reads: readLoops(), bestOp: map[string]float64{}}
 	// First touch by the worker that will read.
 	err = t.Run(func(w int) {
 		b := mem.Bytes()[w*r.share : (w+1)*r.share]
@@ -75,7 +99,11 @@ func NewRoofsOf(t *team.Team, bytes int) (*Roofs, error) {
 			b[i] = byte(i >> 12)
 		}
 	})
-	return r, err
+	if err != nil {
+		mem.Free()
+		return nil, err
+	}
+	return r, nil
 }
 
 // features are the CPU's, by their names in /proc/cpuinfo.
@@ -132,19 +160,19 @@ func (r *Roofs) BestRead() float64 { return r.bestBW }
 func (r *Roofs) read() (bw float64, err error) {
 	l := &r.reads[r.next%len(r.reads)]
 	r.next++
-	if r.at+sampleBytes > r.share {
+	if r.at+r.sample > r.share {
 		r.at = 0
 	}
 	start := time.Now()
 	err = r.team.Run(func(w int) {
-		b := r.mem.Bytes()[w*r.share+r.at:][:sampleBytes]
+		b := r.mem.Bytes()[w*r.share+r.at:][:r.sample]
 		for i := 0; i < len(b); i += callBytes {
 			l.Run(b[i : i+callBytes])
 			team.Safepoint()
 		}
 	})
-	bw = float64(sampleBytes*r.team.Size()) / time.Since(start).Seconds()
-	r.at += sampleBytes
+	bw = float64(r.sample*r.team.Size()) / time.Since(start).Seconds()
+	r.at += r.sample
 	r.bestBW = max(r.bestBW, bw)
 	return bw, err
 }

@@ -10,24 +10,30 @@ import (
 func TestRoofBytes(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		left, l2, l3 int64
+		left, l2, l3 int64 // MiB
 		sharers, n   int
 		want         int
 	}{
-		{4096 * mib, mib, 32 * mib, 8, 2, WorkerBytes},
-		{2048 * mib, mib, 32 * mib, 8, 2, WorkerBytes},
-		{2047 * mib, mib, 32 * mib, 8, 2, 448 * mib},
-		{600 * mib, mib, 32 * mib, 8, 2, 128 * mib}, // 256 of 34
-		{600 * mib, mib, 64 * mib, 8, 2, 0},         // 256 of 66: less than four times
-		{600 * mib, mib, 32 * mib, 1, 2, 0},         // each has its own L3
-		{120 * mib, mib, 8 * mib, 1, 1, 0},          // not a sample
-		{140 * mib, mib, 8 * mib, 1, 1, 64 * mib},
-		{140 * mib, 0, 0, 0, 1, 64 * mib}, // the system does not tell
-		{4096 * mib, mib, 1024 * mib, 8, 1, WorkerBytes},
+		{24 << 10, 1, 32, 8, 1, 320},      // eight times 33
+		{24 << 10, 1, 32, 8, 2, 192},      // of 34
+		{600, 1, 32, 8, 2, 128},           // half of it is 300: 256 of 34
+		{420, 1, 32, 8, 2, 0},             // 128 of 34: less than four times
+		{800, 1, 32, 1, 2, 192},           // each has its own L3: 384 of 66
+		{600, 1, 32, 1, 2, 0},             // 256 of 66
+		{30, 1, 2, 1, 1, 0},               // less than the least
+		{40, 1, 2, 1, 1, 20},              // 24 would be wanted
+		{900, 0, 0, 0, 1, 448},            // the system does not tell
+		{4096, 0, 0, 0, 1, 512},           // nor here
+		{768 << 10, 1, 32, 8, 128, 40},    // 16 L3 caches: eight times 640 MiB, 5 GiB in all
+		{2 << 20, 2, 480, 128, 448, 52},   // four of them
+		{768 << 10, 2, 480, 128, 1, 3904}, // one worker may fill all of an L3 cache
 	} {
-		m := topo.Machine{MemFree: c.left, L2: topo.Cache{Bytes: c.l2, CPUs: 1}, L3: topo.Cache{Bytes: c.l3, CPUs: c.sharers}}
-		if got := RoofBytes(m, c.n); got != c.want {
-			t.Errorf("%d MiB left, L3 of %d MiB, %d workers: %d MiB, want %d", c.left/mib, c.l3/mib, c.n, got/mib, c.want/mib)
+		m := topo.Machine{MemFree: c.left * mib, L2: topo.Cache{Bytes: c.l2 * mib, CPUs: 1}, L3: topo.Cache{Bytes: c.l3 * mib, CPUs: c.sharers}}
+		if got := RoofBytes(m, c.n); got != c.want*mib {
+			t.Errorf("%d MiB left, L3 of %d MiB, %d workers: %d MiB, want %d", c.left, c.l3, c.n, got/mib, c.want)
+		}
+		if got := RoofBytesBeside(m, c.n, c.left*mib); got != 0 {
+			t.Errorf("%d MiB left and taken, %d workers: %d MiB", c.left, c.n, got/mib)
 		}
 	}
 }
@@ -38,13 +44,21 @@ func TestRoofs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tm.Close()
-	r, err := NewRoofs(tm)
+	r, err := NewRoofsOf(tm, 2*sampleBytes+callBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := NewRoofsOf(tm, sampleBytes-1); err == nil {
-		t.Error("less than a sample is taken")
+	small, err := NewRoofsOf(tm, leastBytes+callBytes-1) // not a whole number of calls
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	if bw, err := small.ReadNow(); err != nil || bw < 1e8 {
+		t.Errorf("small region: %g, %v", bw, err)
+	}
+	if _, err := NewRoofsOf(tm, leastBytes-1); err == nil {
+		t.Error("less than the least is taken")
 	}
 	last := 0.0
 	for range 10 { // more than the region holds
