@@ -12,6 +12,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/cost"
 	"ck/internal/gguf"
+	"ck/internal/measure"
 	"ck/internal/quant"
 	"ck/internal/synth"
 	"ck/internal/topo"
@@ -42,7 +43,7 @@ The machine is this one (or that of --root), a built-in one, or a described one.
 
 A described machine is a JSON or TOML file with the keys name, sockets, nodes (memory nodes), cores (physical), ghz (all cores, vector units busy), isa (avx2, avxvnni, avx512, vnni, amx), channels, mts (6400 for DDR5-6400), memory_gib; all in all, not for each socket. Measured values go before derived ones: bandwidth_gbs, core_bandwidth_gbs, peak_gops and ops_per_cycle with int8, bf16, f32; network_gbps.
 
-Expected rates come from the plan that the engine would walk: each matmul takes as long as its bytes or its operations need, at the share of the roofs that was measured for its weight type, plus attention, elementwise steps and barriers. Low is one socket's memory alone, High every socket's own, both with the error of the model (15 % for one thread, 25 % for more). Bound is the theory of the memory channels and of the best instructions of all cores. ck has no kernels for AMX yet: such a machine runs on tier vnni, and its bound is AMX's.`
+Expected rates come from the plan that the engine would walk: each matmul takes as long as its bytes or its operations need, at the share of the roofs that was measured for its weight type, plus attention, elementwise steps and barriers. Low is one socket's memory alone, High every socket's own, both with the error of the model (15 % for one thread, 25 % for more), and where the bandwidth is stated, not measured, with what is published for it (75 to 90 % of theory). Bound is the theory of the memory channels and of the best instructions of all cores: no program is faster. --cpu plans for the kernels of a lower tier. ck has no kernels for AMX yet: such a machine runs on tier vnni, and its bound is AMX's.`
 
 // newPlan adds the command plan. survey reads the machine that is planned for if no other one is named.
 func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
@@ -240,7 +241,7 @@ func (o *planOptions) speed(m *cost.Model, use cost.Run, x planMachine, threads 
 		}
 		return nil
 	}
-	tier := x.KernelTier()
+	tier := x.kernels()
 	phase := func(tokens float64, f, least func(cost.Run, cost.Limits) (cost.Time, error)) (*phaseFacts, error) {
 		e, t, err := m.Expect(x.Machine, tier, threads, tokens, func(l cost.Limits) (cost.Time, error) { return f(use, l) },
 			func(l cost.Limits) (cost.Time, error) { return least(use, l) })
@@ -248,7 +249,7 @@ func (o *planOptions) speed(m *cost.Model, use cost.Run, x planMachine, threads 
 			return nil, err
 		}
 		return &phaseFacts{Low: e.Low, Expected: e.Mid, High: e.High, Bound: e.Bound, Seconds: t.Total(), Matmul: t.Matmul, Attention: t.Attention,
-			Elementwise: t.Elementwise, Meetings: t.Meetings, Barriers: t.Barriers, Bytes: t.Bytes, Ops: t.Ops}, nil
+			Elementwise: t.Elementwise, Meetings: t.Meetings, Barriers: t.Barriers, Reading: t.Reading, Bytes: t.Bytes, Ops: t.Ops}, nil
 	}
 	var err error
 	if r.Prefill, err = phase(float64(use.Prompt), m.Prefill, m.LeastPrefill); err != nil {
@@ -272,7 +273,7 @@ func (o *planOptions) judge(m *cost.Model, use cost.Run, x planMachine, r *planR
 		s := o.claimPrefill.Seconds()
 		v := m.JudgePrefill(x.Machine, kind, use.Prompt, s)
 		r.Claims = append(r.Claims, claimFacts{Claim: fmt.Sprintf("a prompt of %d tokens in %s", use.Prompt, o.claimPrefill), Need: v.Need, Has: v.Has,
-			Unit: "OP/s", Kind: kind, Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%s expected", secondsText(r.Prefill.Seconds))})
+			Unit: opsUnit(kind), Kind: kind, Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%s expected", secondsText(r.Prefill.Seconds))})
 	}
 	if o.claimDecode > 0 {
 		v, err := m.JudgeDecode(x.Machine, use, o.claimDecode)
@@ -295,8 +296,9 @@ func (o *planOptions) training(m *cost.Model, use cost.Run, x planMachine, r *pl
 		r.Training.FullFits, r.Training.LoRAFits, r.Training.Machines = &full, &lora, t.Machines(x.memory)
 	}
 	if x.Complete() == nil {
-		peak := x.Peak(x.KernelTier(), "bf16", x.Cores)
+		peak, bound := x.Peak(x.kernels(), measure.BF16, x.Cores), x.Bound().Peak[measure.BF16]
 		r.Training.FullRate, r.Training.LoRARate = peak/t.FullOps, peak/t.LoRAOps
+		r.Training.FullBound, r.Training.LoRABound = bound/t.FullOps, bound/t.LoRAOps
 	}
 }
 
@@ -312,20 +314,23 @@ func (o *planOptions) networks(m *cost.Model, use cost.Run, x planMachine, r *pl
 	}
 }
 
-// commands are lines to paste.
+// commands are lines to paste. Memory limits are those with which ckrun does what the table of memory says.
 func (o *planOptions) commands(mem cost.Memory, use cost.Run, x planMachine, threads int, path string, fits *bool) []commandFacts {
 	packed := fits == nil || *fits
 	line := fmt.Sprintf("ckrun -m %s -c %d -ub %d --kv %s", shellWord(path), use.Context, use.UBatch, o.kv)
 	if !packed {
 		line += " --no-pack"
 	}
+	if c := o.app.Common.CPU; c != "" {
+		line += " --cpu " + c
+	}
 	all := fmt.Sprintf("%s -t %d", line, threads)
-	need := mem.Need(packed)
-	gi := int64(math.Ceil(float64(need)*1.05/(1<<30))) + 1
+	budget := mem.Budget(packed)
+	gi := int64(math.Ceil(float64(budget)*1.02/(1<<30))) + 1 // 2 % and a GiB for the program itself, tokenizer and page tables
 	out := []commandFacts{{"ckrun", all}}
 	if x.Nodes > 1 {
-		if x.memory > 0 && need < x.memory/int64(x.Nodes)*9/10 {
-			out = append(out, commandFacts{"numactl, one node", fmt.Sprintf("numactl --cpunodebind=0 --membind=0 %s -t %d", line, max(1, threads/x.Nodes))})
+		if one := threads / x.Nodes; one > 0 && x.memory > 0 && budget < x.memory/int64(x.Nodes)*9/10 {
+			out = append(out, commandFacts{"numactl, one node", fmt.Sprintf("numactl --cpunodebind=0 --membind=0 %s -t %d", line, one)})
 		}
 		out = append(out, commandFacts{"numactl, all nodes", "numactl --interleave=all " + all})
 	}

@@ -25,6 +25,16 @@ type planMachine struct {
 	cost.Machine
 	memory int64  // bytes; 0: not told
 	why    string // how the roofs are known
+	cpu    string // --cpu: the tier of the kernels at most; "": the best
+}
+
+// kernels is the tier of the kernels that would run.
+func (x planMachine) kernels() isa.Tier {
+	tier := x.KernelTier()
+	if t, err := isa.Parse(x.cpu); x.cpu != "" && err == nil {
+		tier = min(tier, t)
+	}
+	return tier
 }
 
 // machineFileBytes bounds a machine's description.
@@ -51,12 +61,19 @@ func (o *planOptions) planned() ([]planMachine, error) {
 			out = append(out, planMachine{Machine: x, memory: int64(x.MemoryGiB * (1 << 30))})
 		}
 	}
+	if o.measure && (o.peak != "" || o.bandwidth > 0) {
+		return nil, cli.Usage("--measure: measures what --bandwidth and --peak give; leave out one or the other")
+	}
+	if o.bandwidth > 0 && o.bandwidth < 0.01 {
+		return nil, cli.Usage("--bandwidth: %g GB/s is too little for any machine", o.bandwidth)
+	}
 	peaks, err := parsePeak(o.peak)
 	if err != nil {
 		return nil, err
 	}
 	for i := range out {
 		x := &out[i]
+		x.cpu = o.app.Common.CPU
 		if l := o.app.Common.MemLimit; l > 0 {
 			x.memory = l
 		}

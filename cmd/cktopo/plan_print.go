@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 
 	"ck/internal/cli"
 	"ck/internal/cost"
+	"ck/internal/measure"
 )
 
 // planDoc is what plan says; the tags are the names in JSON. Times are seconds, sizes bytes, rates per second.
@@ -91,7 +91,9 @@ type memoryFacts struct {
 	Activations int64         `json:"activations"`
 	Need        int64         `json:"need"`      // panels, cache, activations
 	NeedFile    int64         `json:"need_file"` // without panels: file, cache, activations
-	Fits        *bool         `json:"fits"`      // panels; null: the machine's memory is not told
+	Budget      int64         `json:"budget"`    // least memory with which ckrun makes panels; at least need
+	BudgetFile  int64         `json:"budget_file"`
+	Fits        *bool         `json:"fits"` // panels; null: the machine's memory is not told
 	FileFits    *bool         `json:"file_fits"`
 }
 
@@ -115,6 +117,7 @@ type phaseFacts struct {
 	Elementwise float64 `json:"elementwise"`
 	Meetings    float64 `json:"barriers"`
 	Barriers    int     `json:"barrier_count"`
+	Reading     float64 `json:"waiting_for_memory"` // seconds, of those of matmuls and attention
 	Bytes       float64 `json:"bytes"`
 	Ops         float64 `json:"ops"`
 }
@@ -154,8 +157,10 @@ type trainingFacts struct {
 	Sharded     int64   `json:"sharded"`
 	FullOps     float64 `json:"full_ops_per_token"`
 	LoRAOps     float64 `json:"lora_ops_per_token"`
-	FullRate    float64 `json:"full_tokens_per_s_at_peak"` // 0: the peak is not known
+	FullRate    float64 `json:"full_tokens_per_s_at_peak"` // of the kernels' tier; 0: the peak is not known
 	LoRARate    float64 `json:"lora_tokens_per_s_at_peak"`
+	FullBound   float64 `json:"full_tokens_per_s_bound"` // at the peak of the best tier
+	LoRABound   float64 `json:"lora_tokens_per_s_bound"`
 	FullFits    *bool   `json:"full_fits"`
 	LoRAFits    *bool   `json:"lora_fits"`
 	Machines    int     `json:"machines"` // of this memory for full training; 0: no number, or not told
@@ -172,11 +177,11 @@ func factsOf(x planMachine) machineFacts {
 	if x.why != "" {
 		why = x.why
 	}
-	f := machineFacts{Name: x.Name, Sockets: x.Sockets, Nodes: x.Nodes, Cores: x.Cores, ISA: x.ISA, Tier: x.KernelTier().String(), Read: bw, Why: why,
+	f := machineFacts{Name: x.Name, Sockets: x.Sockets, Nodes: x.Nodes, Cores: x.Cores, ISA: x.ISA, Tier: x.kernels().String(), Read: bw, Why: why,
 		Theory: x.TheoryBandwidth(), PeakOps: map[string]float64{}, BoundOps: map[string]float64{}, MemoryCap: x.memory}
 	bound := x.Bound()
-	for _, k := range []string{"int8", "bf16", "f32"} {
-		f.PeakOps[k], f.BoundOps[k] = x.Peak(x.KernelTier(), k, x.Cores), bound.Peak[k]
+	for _, k := range []string{measure.Int8, measure.BF16, measure.F32} {
+		f.PeakOps[k], f.BoundOps[k] = x.Peak(x.kernels(), k, x.Cores), bound.Peak[k]
 	}
 	return f
 }
@@ -184,7 +189,7 @@ func factsOf(x planMachine) machineFacts {
 // memoryOf says what is needed and whether it fits into so many bytes.
 func memoryOf(m *cost.Model, mem cost.Memory, limit int64) memoryFacts {
 	f := memoryFacts{File: mem.File, Panels: mem.Panels, KVPosition: mem.KVPosition, KV: mem.KV, Activations: mem.Activations,
-		Need: mem.Need(true), NeedFile: mem.Need(false)}
+		Need: mem.Need(true), NeedFile: mem.Need(false), Budget: mem.Budget(true), BudgetFile: mem.Budget(false)}
 	for _, p := range mem.Parts {
 		f.Parts = append(f.Parts, partFacts(p))
 	}
@@ -192,7 +197,7 @@ func memoryOf(m *cost.Model, mem cost.Memory, limit int64) memoryFacts {
 		f.Layouts = append(f.Layouts, layoutFacts{l.Layout, l.Heads, l.Bytes})
 	}
 	if limit > 0 {
-		packed, file := f.Need <= limit, f.NeedFile <= limit
+		packed, file := f.Budget <= limit, f.BudgetFile <= limit
 		f.Fits, f.FileFits = &packed, &file
 	}
 	return f
@@ -257,6 +262,33 @@ func scaledText(x float64, unit string) string {
 	return fmt.Sprintf("%.3g %s", x, unit)
 }
 
+// countText is a number of parameters for people: 250B.
+func countText(n float64) string {
+	switch {
+	case n >= 999.5e9:
+		return fmt.Sprintf("%.3gT", n/1e12)
+	case n >= 999.5e6:
+		return fmt.Sprintf("%.3gB", n/1e9)
+	}
+	return fmt.Sprintf("%.3gM", n/1e6)
+}
+
+// opsUnit is the unit of a kind's operations, of which a multiplication and an addition are two: floating-point ones, or integer ones.
+func opsUnit(kind string) string {
+	if kind == measure.Int8 {
+		return "OP/s"
+	}
+	return "FLOP/s"
+}
+
+// numbered is a number with its noun.
+func numbered(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // rateText is tokens a second for people.
 func rateText(x float64) string {
 	switch {
@@ -284,64 +316,92 @@ type planTable struct {
 	cli.Table
 }
 
-// write prints the plans. All are alike but in machine and type, so one table compares them, and each has its details below. plain prints
-// the same facts, one a line, after the name of the plan.
+// write prints the plans: what they say in short where there are several, then each in full. Tables that say what the same table said for
+// the plan before are left out. plain prints all facts, one a line, after the name of the plan.
 func (d *planDoc) write(w io.Writer, plain bool) error {
+	if len(d.Plans) > 1 && !plain {
+		if err := d.compare(w); err != nil {
+			return err
+		}
+	}
+	said := map[string]string{}
 	for i := range d.Plans {
 		p := &d.Plans[i]
+		var again []string
 		if !plain {
-			if i > 0 {
+			if len(d.Plans) > 1 {
 				fmt.Fprintln(w)
 			}
 			if _, err := fmt.Fprintf(w, "%s\n%s\n", p.modelLine(), p.machineLine()); err != nil {
 				return err
 			}
 		}
-		for _, s := range p.sections() {
+		for _, s := range p.sections(plain || len(d.Plans) == 1) {
 			if plain && len(d.Plans) > 1 {
 				for j := range s.Rows {
 					s.Rows[j][0] = fmt.Sprintf("%s, %s: %s", p.Machine.Name, p.Model.Type, s.Rows[j][0])
 				}
 			}
 			if !plain {
+				text := fmt.Sprint(s.Rows)
+				if said[s.title] == text {
+					again = append(again, s.title)
+					continue
+				}
+				said[s.title] = text
 				fmt.Fprintf(w, "\n%s\n", s.title)
 			}
 			if err := s.Write(w, plain); err != nil {
 				return err
 			}
 		}
-	}
-	if len(d.Plans) > 1 && !plain {
-		return d.compare(w)
+		for j, title := range again {
+			if j == 0 {
+				fmt.Fprintln(w)
+			}
+			fmt.Fprintf(w, "As above: %s\n", title)
+		}
 	}
 	return nil
 }
 
-// compare is the table of all plans.
+// compare is the table of all plans, and that of all claims.
 func (d *planDoc) compare(w io.Writer) error {
-	t := cli.Table{Head: []string{"machine", "type", "memory", "prompt", "tokens/s", "no program below", "decode tokens/s", "no program above"},
-		Right: []bool{false, false, true, true, true, true, true, true}}
+	use := d.Plans[0].Use
+	t := cli.Table{Head: []string{"machine", "type", "memory", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
+		Right: []bool{false, false, true, true, true, true, true, true, true}}
+	c := cli.Table{Head: []string{"claim", "needs", "machine", "type", "there is", "verdict"}, Right: []bool{false, true, false, false, true}}
 	for _, p := range d.Plans {
-		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), "-", "-", "-", "-", "-"}
+		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), "-", "-", "-", "-", "-", "-"}
 		if p.Prefill != nil {
-			copy(row[3:], []string{secondsText(p.Prefill.Seconds), rateText(p.Prefill.Expected), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
-				fmt.Sprintf("%s (%s to %s)", rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High)), rateText(p.Decode.Bound)})
+			copy(row[3:], []string{secondsText(p.Prefill.Seconds), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
+				rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High), rateText(p.Decode.Bound)})
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	fmt.Fprintf(w, "\nAll together\n")
-	return t.Write(w, false)
+	for i := range d.Plans[0].Claims { // all plans are asked the same
+		for _, p := range d.Plans {
+			x := p.Claims[i]
+			c.Rows = append(c.Rows, []string{x.Claim, x.needText(), p.Machine.Name, p.Model.Type, x.hasText(), x.verdict()})
+		}
+	}
+	fmt.Fprintf(w, "All together: a prompt of %d tokens, decode after %d positions\n", use.Prompt, use.Context)
+	if err := t.Write(w, false); err != nil || c.Rows == nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s\n", claimsTitle)
+	return c.Write(w, false)
 }
 
 func (p *planResult) modelLine() string {
 	m := p.Model
 	return fmt.Sprintf("%s, %s: %s parameters, %d layers, hidden size %d, %d heads, %d KV heads, vocabulary %d", m.Name, m.Type,
-		strings.TrimSpace(scaledText(m.Params, "")), m.Layers, m.Hidden, m.Heads, m.KVHeads, m.Vocab)
+		countText(m.Params), m.Layers, m.Hidden, m.Heads, m.KVHeads, m.Vocab)
 }
 
 func (p *planResult) machineLine() string {
 	m := p.Machine
-	s := fmt.Sprintf("on %s: %d sockets, %d memory nodes, %d cores, %s", m.Name, m.Sockets, m.Nodes, m.Cores, m.ISA)
+	s := fmt.Sprintf("on %s: %s, %s, %s, %s", m.Name, numbered(m.Sockets, "socket"), numbered(m.Nodes, "memory node"), numbered(m.Cores, "core"), m.ISA)
 	if m.Tier != m.ISA {
 		s += fmt.Sprintf(" (kernels: %s)", m.Tier)
 	}
@@ -354,17 +414,17 @@ func (p *planResult) machineLine() string {
 	return s
 }
 
-// sections are the tables of a plan.
-func (p *planResult) sections() []planTable {
-	out := []planTable{p.weights(), p.memory(), p.layouts()}
+// sections are the tables of a plan, with its claims or without.
+func (p *planResult) sections(claims bool) []planTable {
+	out := []planTable{p.speed()}
+	if claims && len(p.Claims) > 0 {
+		out = append(out, p.claims())
+	}
+	out = append(out, p.memory(), p.weights(), p.layouts())
 	if len(p.Placement) > 1 {
 		out = append(out, p.placement())
 	}
-	out = append(out, p.speed())
-	if len(p.Claims) > 0 {
-		out = append(out, p.claims())
-	}
-	out = append(out, p.networks(), p.training())
+	out = append(out, p.training(), p.networks())
 	t := cli.Table{Head: []string{"for", "line"}}
 	for _, c := range p.Commands {
 		t.Rows = append(t.Rows, []string{c.For, c.Line})
@@ -376,10 +436,14 @@ func (p *planResult) weights() planTable {
 	t := cli.Table{Head: []string{"weights", "parameters", "file", "panels"}, Right: []bool{false, true, true, true}}
 	for _, x := range p.Memory.Parts {
 		if x.Params > 0 {
-			t.Rows = append(t.Rows, []string{x.Class, scaledText(x.Params, ""), bytesText(x.Bytes), bytesText(x.Panels)})
+			panels := "-" // read from the file
+			if x.Panels > 0 {
+				panels = bytesText(x.Panels)
+			}
+			t.Rows = append(t.Rows, []string{x.Class, countText(x.Params), bytesText(x.Bytes), panels})
 		}
 	}
-	t.Rows = append(t.Rows, []string{"all", scaledText(p.Model.Params, ""), bytesText(p.Memory.File), bytesText(p.Memory.Panels)})
+	t.Rows = append(t.Rows, []string{"all", countText(p.Model.Params), bytesText(p.Memory.File), bytesText(p.Memory.Panels)})
 	return planTable{"Weights", t}
 }
 
@@ -388,10 +452,10 @@ func (p *planResult) memory() planTable {
 	t := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
 	t.Rows = [][]string{
 		{"panels", bytesText(m.Panels), "weights, as they are multiplied"},
-		{"KV cache", bytesText(m.KV), fmt.Sprintf("%d sequences of %d positions in %s, %s each position", p.Use.Rows, p.Use.Context, p.Use.KV, bytesText(m.KVPosition))},
-		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows", p.Use.UBatch)},
-		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + "; the file is page cache beside it, and is given back"},
-		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + " (--no-pack: slower prompts)"}}
+		{"KV cache", bytesText(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", numbered(p.Use.Rows, "sequence"), numbered(p.Use.Context, "position"), p.Use.KV, bytesText(m.KVPosition))},
+		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows, the logits of all", p.Use.UBatch)},
+		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + limitText(m.Need, m.Budget)},
+		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"}}
 	return planTable{"Memory", t}
 }
 
@@ -400,6 +464,14 @@ func capText(n int64) string {
 		return ""
 	}
 	return " into " + bytesText(n)
+}
+
+// limitText says when the engine asks for more room than it takes: it keeps some free beside panels.
+func limitText(need, budget int64) string {
+	if budget <= need {
+		return "; the file is page cache beside it, and is given back"
+	}
+	return fmt.Sprintf("; ckrun asks for %s; the file is page cache beside it, and is given back", bytesText(budget))
 }
 
 func (p *planResult) layouts() planTable {
@@ -441,30 +513,51 @@ func (p *planResult) speed() planTable {
 	if p.Prefill == nil {
 		return planTable{"Speed", cli.Table{Head: []string{"speed", "why"}, Rows: [][]string{{"not known", p.NoSpeed}}}}
 	}
-	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "matmuls", "attention", "elements", "barriers", "reads", "computes"},
-		Right: []bool{false, true, true, true, true, true, true, true, true, true, true, true}}
+	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit", "matmuls", "attention", "elements", "barriers", "reads", "computes"},
+		Right: []bool{false, true, true, true, true, true, false, true, true, true, true, true, true}}
 	for _, x := range []struct {
 		name string
 		f    *phaseFacts
-	}{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {fmt.Sprintf("decode, %d rows", p.Use.Rows), p.Decode}} {
+	}{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {"decode, " + numbered(p.Use.Rows, "row"), p.Decode}} {
 		f := x.f
-		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), secondsText(f.Matmul), secondsText(f.Attention),
-			secondsText(f.Elementwise), secondsText(f.Meetings), bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
+		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), f.limit(),
+			secondsText(f.Matmul), secondsText(f.Attention), secondsText(f.Elementwise), secondsText(f.Meetings), bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
 	}
-	return planTable{fmt.Sprintf("Speed with %d threads, decode after %d positions; the first walk takes %s longer, packing %s more over the next ones", p.Use.Threads,
-		p.Use.Context, secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
+	return planTable{fmt.Sprintf("Speed with %s, decode after %s; the first walk of a file in the page cache takes %s longer, packing %s more over the next ones",
+		numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"), secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
 }
 
-func (p *planResult) claims() planTable {
-	t := cli.Table{Head: []string{"claim", "needs", "there is", "verdict", "here"}, Right: []bool{false, true, true}}
-	for _, c := range p.Claims {
-		v := fmt.Sprintf("breaks physics: %.3g times what there is", c.Times)
-		if c.Possible {
-			v = fmt.Sprintf("not impossible: %.0f %% of what there is", c.Times*100)
-		}
-		t.Rows = append(t.Rows, []string{c.Claim, scaledText(c.Need, c.Unit), scaledText(c.Has, c.Unit) + " (" + c.Kind + ")", v, c.Expected})
+// limit names what most of the time goes to.
+func (f *phaseFacts) limit() string {
+	computing := f.Matmul + f.Attention - f.Reading
+	name, x := "memory", f.Reading
+	switch rest := f.Elementwise + f.Meetings; {
+	case rest > max(computing, f.Reading):
+		name, x = "barriers, small steps", rest
+	case computing > f.Reading:
+		name, x = "arithmetic", computing
 	}
-	return planTable{"Claims", t}
+	return fmt.Sprintf("%s, %.0f %%", name, 100*x/f.Seconds)
+}
+
+func (c claimFacts) needText() string { return scaledText(c.Need, c.Unit) }
+func (c claimFacts) hasText() string  { return scaledText(c.Has, c.Unit) + " (" + c.Kind + ")" }
+
+func (c claimFacts) verdict() string {
+	if c.Possible {
+		return fmt.Sprintf("not impossible: %.0f %% of what there is; %s", c.Times*100, c.Expected)
+	}
+	return fmt.Sprintf("breaks physics: %.3g times what there is; %s", c.Times, c.Expected)
+}
+
+const claimsTitle = "Claims, beside what all cores and channels do at most; a token takes 2 operations for each parameter"
+
+func (p *planResult) claims() planTable {
+	t := cli.Table{Head: []string{"claim", "needs", "there is", "verdict"}, Right: []bool{false, true, true}}
+	for _, c := range p.Claims {
+		t.Rows = append(t.Rows, []string{c.Claim, c.needText(), c.hasText(), c.verdict()})
+	}
+	return planTable{claimsTitle, t}
 }
 
 func (p *planResult) networks() planTable {
@@ -472,7 +565,7 @@ func (p *planResult) networks() planTable {
 	for _, n := range p.Networks {
 		t.Rows = append(t.Rows, []string{n.Network, secondsText(n.Decode), secondsText(n.Prompt), secondsText(n.Gradients)})
 	}
-	return planTable{fmt.Sprintf("All-reduce over %d machines (ring), tensor parallel: two sums a layer", p.Training.Ranks), t}
+	return planTable{fmt.Sprintf("All-reduce over %d machines (ring): tensor parallel, two sums a layer; data parallel, gradients of all weights", p.Training.Ranks), t}
 }
 
 func (p *planResult) training() planTable {
@@ -487,10 +580,11 @@ func (p *planResult) training() planTable {
 	if x.Machines > 0 {
 		machines = fmt.Sprint(x.Machines)
 	}
-	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak"}, Right: []bool{false, true, false, true, true}}
+	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak of " + p.Machine.Tier, "no program above"},
+		Right: []bool{false, true, false, true, true, true}}
 	t.Rows = [][]string{
-		{"full, Adam", bytesText(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate)},
-		{fmt.Sprintf("full, sharded over %d", x.Ranks), bytesText(x.Sharded), "each machine", fmt.Sprint(x.Ranks), "-"},
-		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), "1", at(x.LoRARate)}}
-	return planTable{fmt.Sprintf("Fine-tuning on sequences of %d tokens, BF16 weights, recomputed activations (%s)", x.Tokens, bytesText(x.Activations)), t}
+		{"full, Adam", bytesText(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate), at(x.FullBound)},
+		{fmt.Sprintf("full, sharded over %d", x.Ranks), bytesText(x.Sharded), "each machine", fmt.Sprint(x.Ranks), at(x.FullRate * float64(x.Ranks)), at(x.FullBound * float64(x.Ranks))},
+		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), "1", at(x.LoRARate), at(x.LoRABound)}}
+	return planTable{fmt.Sprintf("Fine-tuning on sequences of %s, BF16 weights, recomputed activations and logits (%s each sequence)", numbered(x.Tokens, "token"), bytesText(x.Activations)), t}
 }

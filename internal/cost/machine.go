@@ -197,8 +197,8 @@ func (m Machine) opsPerCycle(tier isa.Tier, kind string) float64 {
 
 // Peak is the arithmetic peak of n cores for a kind on a tier, operations a second; 0 if the clock is not told.
 func (m Machine) Peak(tier isa.Tier, kind string, n int) float64 {
-	if p := m.PeakGops[kind]; p > 0 && tier == m.KernelTier() {
-		return p * 1e9 * float64(n) / float64(m.Cores)
+	if p := m.PeakGops[kind]; p > 0 && tier <= m.KernelTier() { // of a lower tier by what that does per cycle
+		return p * 1e9 * float64(n) / float64(m.Cores) * min(1, m.opsPerCycle(tier, kind)/m.opsPerCycle(m.KernelTier(), kind))
 	}
 	return m.opsPerCycle(tier, kind) * m.GHz * 1e9 * float64(n)
 }

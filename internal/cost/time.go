@@ -59,8 +59,9 @@ func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 			t.Matmul += x + itemSeconds
 			t.Reading += reading
 			if it.Cut.Shared {
-				claim := max(1, shareGrain/(rows*f.PanelRows*f.Type.RowBytes(m.Cols)))
-				t.Meetings += waitClaim * x * min(1, float64(claim)/float64(blocks(panels, l.Workers)))
+				claim := min(panels, max(1, shareGrain/(rows*f.PanelRows*f.Type.RowBytes(m.Cols))))
+				even, _ := l.seconds(work, e.Read, e.Compute, 1)
+				t.Meetings += max(0, waitClaim*l.alone(work, float64(claim)/float64(panels), e)-(x-even))
 			}
 		case plan.Attend, plan.AttendChunks:
 			x, reading := attention(p, it, work, w, l)
@@ -88,6 +89,15 @@ func (l Limits) seconds(work measure.Work, read, compute, uneven float64) (x, re
 		return reading, reading
 	}
 	return computing, 0
+}
+
+// alone is the time that one worker takes for a part of a matmul's work while the others wait.
+func (l Limits) alone(work measure.Work, part float64, e Efficiency) float64 {
+	core := l.Core
+	if core == 0 {
+		core = l.Read / float64(l.Workers)
+	}
+	return part * max(work.Bytes/(core*e.Read), work.Ops/(l.Peak[work.Kind]/float64(l.Workers)*e.Compute))
 }
 
 // uneven is how much longer n equal units take whole over workers than cut finely: ceil(n/workers) each for n/workers.
