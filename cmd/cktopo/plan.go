@@ -326,7 +326,7 @@ func (o *planOptions) commands(mem cost.Memory, use cost.Run, x planMachine, thr
 	}
 	all := fmt.Sprintf("%s -t %d", line, threads)
 	budget := mem.Budget(packed)
-	gi := int64(math.Ceil(float64(budget)*1.02/(1<<30))) + 1 // 2 % and a GiB for the program itself, tokenizer and page tables
+	gi := int64(math.Ceil(float64(budget)/(1<<30))) + 1 // a GiB for what the program has taken before: metadata, the tokenizer
 	out := []commandFacts{{"ckrun", all}}
 	if x.Nodes > 1 {
 		if one := threads / x.Nodes; one > 0 && x.memory > 0 && budget < x.memory/int64(x.Nodes)*9/10 {

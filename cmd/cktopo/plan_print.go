@@ -91,7 +91,7 @@ type memoryFacts struct {
 	Activations int64         `json:"activations"`
 	Need        int64         `json:"need"`      // panels, cache, activations
 	NeedFile    int64         `json:"need_file"` // without panels: file, cache, activations
-	Budget      int64         `json:"budget"`    // least memory with which ckrun makes panels; at least need
+	Budget      int64         `json:"budget"`    // least free memory with which ckrun makes all panels
 	BudgetFile  int64         `json:"budget_file"`
 	Fits        *bool         `json:"fits"` // panels; null: the machine's memory is not told
 	FileFits    *bool         `json:"file_fits"`
@@ -454,7 +454,7 @@ func (p *planResult) memory() planTable {
 		{"panels", bytesText(m.Panels), "weights, as they are multiplied"},
 		{"KV cache", bytesText(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", numbered(p.Use.Rows, "sequence"), numbered(p.Use.Context, "position"), p.Use.KV, bytesText(m.KVPosition))},
 		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows, the logits of all", p.Use.UBatch)},
-		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + limitText(m.Need, m.Budget)},
+		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + fmt.Sprintf("; ckrun wants %s free, itself and page tables included; the file is page cache beside it, and is given back", bytesText(m.Budget))},
 		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"}}
 	return planTable{"Memory", t}
 }
@@ -464,14 +464,6 @@ func capText(n int64) string {
 		return ""
 	}
 	return " into " + bytesText(n)
-}
-
-// limitText says when the engine asks for more room than it takes: it keeps some free beside panels.
-func limitText(need, budget int64) string {
-	if budget <= need {
-		return "; the file is page cache beside it, and is given back"
-	}
-	return fmt.Sprintf("; ckrun asks for %s; the file is page cache beside it, and is given back", bytesText(budget))
 }
 
 func (p *planResult) layouts() planTable {

@@ -62,7 +62,6 @@ func TestTexts(t *testing.T) {
 		{(&phaseFacts{Seconds: 10, Matmul: 8, Attention: 1, Reading: 8.5}).limit(), "memory, 85 %"},
 		{(&phaseFacts{Seconds: 10, Matmul: 8, Attention: 1, Reading: 1}).limit(), "arithmetic, 80 %"},
 		{(&phaseFacts{Seconds: 10, Matmul: 2, Elementwise: 3, Meetings: 5}).limit(), "barriers, small steps, 80 %"},
-		{limitText(100, 90), "; the file is page cache beside it, and is given back"},
 		{claimFacts{Times: 25.7, Expected: "205 s expected"}.verdict(), "breaks physics: 25.7 times what there is; 205 s expected"},
 		{claimFacts{Times: 0.92, Possible: true, Expected: "x"}.verdict(), "not impossible: 92 % of what there is; x"},
 	} {

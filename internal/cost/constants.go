@@ -20,8 +20,8 @@ type Efficiency struct {
 
 // efficiencies are those of the matmuls alone; what else a walk does is counted apart.
 var efficiencies = map[quant.Type]Efficiency{
-	quant.Q8_0: {0.83, 0.66, "measured"},
-	quant.Q4_K: {0.80, 0.67, "measured"},
+	quant.Q8_0: {0.82, 0.65, "measured"},
+	quant.Q4_K: {0.79, 0.66, "measured"},
 	quant.BF16: {0.85, 0.85, "measured"},
 	quant.Q6_K: {0.80, 0.64, "measured"},
 	quant.Q5_K: {0.75, 0.64, "as Q6_K, less where reading is the limit: bound by taking the bits apart"},
@@ -99,6 +99,9 @@ const (
 	// packStay is packing panels to stay, in seconds of one worker per byte. Measured: one walk of 175 ms instead of 40 for 1.3 GB on two threads
 	// (internal/walk/slot.go).
 	packStay = 135e-3 * 2 / 1.3e9
+
+	// programBytes is what the engine keeps free for the program (internal/engine/budget.go).
+	programBytes = 24 << 20
 
 	// readShare is the share of the theoretical bandwidth of the channels that reading reaches where nobody measured it, between a low and a
 	// high one. Stated: STREAM reaches 75 to 90 % on DDR4 and DDR5 servers.

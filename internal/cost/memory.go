@@ -108,13 +108,11 @@ func (x Memory) Need(packed bool) int64 {
 	return x.File + x.KV + x.Activations
 }
 
-// Budget is the least memory with which the engine takes what Need says: it packs if panels take 9/10 of its budget at most, and panels
-// and cache take 95 % of it at most (engine.account).
+// Budget is the least free memory with which the engine takes what Need says: it leaves room for the program and a 32nd for page tables
+// (internal/engine/budget.go).
 func (x Memory) Budget(packed bool) int64 {
-	if packed {
-		return max(x.Need(true), x.Panels/9*10+10, (x.Panels+x.KV)/95*100+100)
-	}
-	return max(x.Need(false), x.KV/95*100+100)
+	n := x.Need(packed) + programBytes
+	return n + n/31 + 1
 }
 
 // Memory is the account of a run.
