@@ -368,13 +368,13 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 // compare is the table of all plans, and that of all claims.
 func (d *planDoc) compare(w io.Writer) error {
 	use := d.Plans[0].Use
-	t := cli.Table{Head: []string{"machine", "type", "memory", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
-		Right: []bool{false, false, true, true, true, true, true, true, true}}
+	t := cli.Table{Head: []string{"machine", "type", "memory", "fits", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
+		Right: []bool{false, false, true, false, true, true, true, true, true, true}}
 	c := cli.Table{Head: []string{"claim", "needs", "machine", "type", "there is", "verdict"}, Right: []bool{false, true, false, false, true}}
 	for _, p := range d.Plans {
-		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), "-", "-", "-", "-", "-", "-"}
+		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), p.Memory.fits(), "-", "-", "-", "-", "-", "-"}
 		if p.Prefill != nil {
-			copy(row[3:], []string{secondsText(p.Prefill.Seconds), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
+			copy(row[4:], []string{secondsText(p.Prefill.Seconds), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
 				rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High), rateText(p.Decode.Bound)})
 		}
 		t.Rows = append(t.Rows, row)
@@ -459,6 +459,19 @@ func (p *planResult) memory() planTable {
 	return planTable{"Memory", t}
 }
 
+// fits says in a word what fits.
+func (m *memoryFacts) fits() string {
+	switch {
+	case m.Fits == nil:
+		return "not told"
+	case *m.Fits:
+		return "yes"
+	case *m.FileFits:
+		return "--no-pack"
+	}
+	return "no"
+}
+
 func capText(n int64) string {
 	if n == 0 {
 		return ""
@@ -515,8 +528,12 @@ func (p *planResult) speed() planTable {
 		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), f.limit(),
 			secondsText(f.Matmul), secondsText(f.Attention), secondsText(f.Elementwise), secondsText(f.Meetings), bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
 	}
-	return planTable{fmt.Sprintf("Speed with %s, decode after %s; the first walk of a file in the page cache takes %s longer, packing %s more over the next ones",
-		numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"), secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
+	title := fmt.Sprintf("Speed with %s, decode after %s; the first walk of a file in the page cache takes %s longer, packing %s more over the next ones",
+		numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"), secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay))
+	if p.Memory.Fits != nil && !*p.Memory.Fits {
+		title += "; all of it if panels fitted"
+	}
+	return planTable{title, t}
 }
 
 // limit names what most of the time goes to.
@@ -572,11 +589,15 @@ func (p *planResult) training() planTable {
 	if x.Machines > 0 {
 		machines = fmt.Sprint(x.Machines)
 	}
+	one := "1"
+	if x.LoRAFits != nil && !*x.LoRAFits {
+		one = "-"
+	}
 	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak of " + p.Machine.Tier, "no program above"},
 		Right: []bool{false, true, false, true, true, true}}
 	t.Rows = [][]string{
 		{"full, Adam", bytesText(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate), at(x.FullBound)},
 		{fmt.Sprintf("full, sharded over %d", x.Ranks), bytesText(x.Sharded), "each machine", fmt.Sprint(x.Ranks), at(x.FullRate * float64(x.Ranks)), at(x.FullBound * float64(x.Ranks))},
-		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), "1", at(x.LoRARate), at(x.LoRABound)}}
+		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), one, at(x.LoRARate), at(x.LoRABound)}}
 	return planTable{fmt.Sprintf("Fine-tuning on sequences of %s, BF16 weights, recomputed activations and logits (%s each sequence)", numbered(x.Tokens, "token"), bytesText(x.Activations)), t}
 }

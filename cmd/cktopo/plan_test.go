@@ -53,6 +53,7 @@ func TestTOML(t *testing.T) {
 }
 
 func TestTexts(t *testing.T) {
+	yes, no := true, false
 	for _, c := range []struct{ got, want string }{
 		{bytesText(4_000_000_000_000), "4 TB"}, {bytesText(266_000_000_000), "266 GB"}, {bytesText(1_310_000_000), "1.31 GB"}, {bytesText(32768), "32.8 kB"},
 		{scaledText(5.12e15, "OP/s"), "5.12 POP/s"}, {scaledText(614.4e9, "B/s"), "614 GB/s"}, {rateText(0.1234), "0.123"}, {rateText(4823.4), "4823"},
@@ -62,6 +63,8 @@ func TestTexts(t *testing.T) {
 		{(&phaseFacts{Seconds: 10, Matmul: 8, Attention: 1, Reading: 8.5}).limit(), "memory, 85 %"},
 		{(&phaseFacts{Seconds: 10, Matmul: 8, Attention: 1, Reading: 1}).limit(), "arithmetic, 80 %"},
 		{(&phaseFacts{Seconds: 10, Matmul: 2, Elementwise: 3, Meetings: 5}).limit(), "barriers, small steps, 80 %"},
+		{(&memoryFacts{}).fits(), "not told"}, {(&memoryFacts{Fits: &no, FileFits: &yes}).fits(), "--no-pack"}, {(&memoryFacts{Fits: &no, FileFits: &no}).fits(), "no"},
+		{(&memoryFacts{Fits: &yes}).fits(), "yes"},
 		{claimFacts{Times: 25.7, Expected: "205 s expected"}.verdict(), "breaks physics: 25.7 times what there is; 205 s expected"},
 		{claimFacts{Times: 0.92, Possible: true, Expected: "x"}.verdict(), "not impossible: 92 % of what there is; x"},
 	} {
