@@ -15,11 +15,11 @@ import (
 
 // Bounds of what a machine has, many times what is there; more is noted and left out.
 const (
-	maxDevices  = 4096 // of each kind of device
+	maxDevices  = 2048 // of each kind of device
 	maxPorts    = 1024 // of all RDMA devices
 	maxCounters = 100  // of a port, in one folder
 	maxTargets  = 64   // of a decoder, a region, a port
-	maxWord     = 500  // bytes of a value; the longest, a mitigation's, have some 200
+	maxWord     = 256  // bytes of a value; the longest, a mitigation's, have some 150
 )
 
 // entries is the names in a folder, 2 before 10; none if it is absent.

@@ -24,8 +24,12 @@ import (
 	"ck/internal/testkit"
 )
 
-// memoryLimit is what reading any tree may take, all told.
-const memoryLimit = 100_000_000
+// memoryLimit is what reading any tree may take, all told; slow is far beyond what one takes on a busy machine, and near for a reader that
+// compares all with all.
+const (
+	memoryLimit = 100_000_000
+	slow        = 30_000 // ms
+)
 
 // item is an entry of an archive to be made.
 type item struct {
@@ -114,6 +118,9 @@ func hostile(t *testing.T, name string) outcome {
 	t.Logf("%d MB, %d ms, %d CPUs; %.120s; %.160s", o.sys/1e6, o.millis, o.cpus, o.err, o.missing)
 	if o.sys == 0 || o.sys > memoryLimit {
 		t.Errorf("took %d bytes of memory, the limit is %d", o.sys, memoryLimit)
+	}
+	if o.millis > slow {
+		t.Errorf("took %d ms", o.millis)
 	}
 	if o.err == "<nil>" && o.missing == "" {
 		t.Error("neither an error nor a sentence on what is missing")
@@ -255,6 +262,86 @@ func TestHostileTrees(t *testing.T) {
 				put(item{name: n + "/y", data: []byte("1")})
 			}
 		}), "<nil>", "is missing"},
+		{"more nodes than Linux can have, each with all CPUs and a row of distances", archive(t, func(put func(item)) {
+			put(item{name: cpuDir + "/online", data: []byte("0-3999")})
+			row := []byte(strings.Repeat("9 ", 2000))
+			for i := range 2000 {
+				put(item{name: fmt.Sprintf("%s/node%d/distance", nodeDir, i), data: row})
+				put(item{name: fmt.Sprintf("%s/node%d/cpulist", nodeDir, i), data: []byte("0-3999")})
+			}
+			for i := range 4000 {
+				put(item{name: fmt.Sprintf("%s/cpu%d/topology/physical_package_id", cpuDir, i), data: fmt.Append(nil, i)})
+			}
+		}), "<nil>", "node1024 is beyond what Linux can have"},
+		{"links that make a few files millions", archive(t, func(put func(item)) {
+			put(list)
+			for i := range 2000 {
+				put(item{name: fmt.Sprintf("sys/class/infiniband/a%d", i), link: "/x"})
+				put(item{name: fmt.Sprintf("x/ports/%d/state", i), data: []byte("1: DOWN")})
+				put(item{name: fmt.Sprintf("x/ports/%d/counters", i), link: "/y"})
+				put(item{name: fmt.Sprintf("y/counter%d", i), data: []byte("1")})
+				put(item{name: fmt.Sprintf(cpuDir+"/cpu%d", i), link: "/z"})
+				put(item{name: fmt.Sprintf("z/cache/index%d/level", i), data: []byte("1")})
+			}
+		}), "<nil>", "reading was given up half-way"},
+		{"regions and devices with paths as long as may be", archive(t, func(put func(item)) {
+			put(list)
+			for i := range 1000 {
+				put(item{name: fmt.Sprintf("sys/bus/cxl/devices/region%d/size", i), data: []byte("1")})
+				put(item{name: fmt.Sprintf("sys/bus/dax/devices/dax%d.0", i), link: "../" + strings.Repeat("a/", 1900) + "region1/dax_region1"})
+			}
+		}), "<nil>", "is missing"},
+		{"the longest values that are believed", archive(t, func(put func(item)) {
+			put(list)
+			put(item{name: "w", data: bytes.Repeat([]byte("w"), maxWord)})
+			for k := range 16 {
+				put(item{name: fmt.Sprintf("x/trip_point_%d_type", k), link: "/w"})
+				put(item{name: fmt.Sprintf("x/trip_point_%d_temp", k), data: []byte("1")})
+			}
+			for _, n := range []string{"type", "mode", "policy", "name", "constraint_0_name", "constraint_1_name", "fw_ver", "hca_type", "board_id", "ports/1/rate", "ports/1/lid"} {
+				put(item{name: "x/" + n, link: "/w"})
+			}
+			for i := range 2100 {
+				for _, n := range []string{"thermal/thermal_zone", "powercap/intel-rapl:", "infiniband/x", "infiniband_verbs/y"} {
+					put(item{name: fmt.Sprintf("sys/class/%s%d", n, i), link: "/x"})
+				}
+			}
+		}), "<nil>", "sys/class/powercap has 2100 entries; 2048 were read"},
+		{"a cgroup half a million levels deep", archive(t, func(put func(item)) {
+			put(list)
+			put(item{name: "proc/self/cgroup", data: []byte("0::" + strings.Repeat("/a", 500_000))})
+			put(item{name: "proc/self/mountinfo", data: []byte(v2mount)})
+		}), "<nil>", "proc/self/cgroup speaks of a cgroup that Linux cannot have"},
+		{"thousands of controllers", archive(t, func(put func(item)) {
+			put(list)
+			names := strings.Repeat("a,b,c,d,e,f,g,h,", 100) + "memory"
+			put(item{name: "proc/self/cgroup", data: []byte("1:" + names + ":" + strings.Repeat("/a", 100))})
+			put(item{name: "proc/self/mountinfo", data: []byte("33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup " + names)})
+		}), "<nil>", "proc/self/cgroup speaks of a cgroup that Linux cannot have"},
+		{"a mount point of a megabyte", archive(t, func(put func(item)) {
+			put(list)
+			put(item{name: "proc/self/cgroup", data: []byte("0::" + strings.Repeat("/a", 100))})
+			put(item{name: "proc/self/mountinfo", data: []byte("33 31 0:30 / /" + strings.Repeat("x", maxText-100) + " rw - cgroup2 cgroup rw")})
+		}), "<nil>", "proc/self/mountinfo speaks of a cgroup that Linux cannot have"},
+		{"megabytes where a word is expected", archive(t, func(put func(item)) {
+			put(list)
+			put(item{name: "w", data: []byte("Mitigation: " + strings.Repeat("w", 1<<20-100))})
+			for i := range 64 {
+				put(item{name: fmt.Sprintf("%s/vulnerabilities/%d", cpuDir, i), link: "/w"})
+				put(item{name: fmt.Sprintf("cpuid/%d", i), link: "/w"})
+			}
+		}), "<nil>", "vulnerabilities/0 is no text"},
+		{"numbers with zeros before them", archive(t, func(put func(item)) {
+			for _, n := range []string{"cpu0", "cpu00", "cpu1", "cpu01", "cpu000000000000000001", "cpu99999", "cpu18446744073709551617"} {
+				put(item{name: "sys/devices/system/cpu/" + n + "/topology/core_id", data: []byte("0")})
+			}
+		}), "<nil>", "cpu00 is no number that a machine has"},
+		{"files where folders are expected", archive(t, func(put func(item)) {
+			put(list)
+			for _, n := range []string{nodeDir, dsaDir, cxlDir, daxDir, rdmaDir, powerDir, "sys/class/thermal", "sys/fs/resctrl/info", cpuDir + "/vulnerabilities", "cpuid", cpuDir + "/cpu0/cache"} {
+				put(item{name: n, data: []byte("0-3")})
+			}
+		}), "<nil>", nodeDir + " cannot be read: not a directory"},
 		{"no gzip file", write(t, "x.tgz", []byte("hello")), "not a gzip file", ""},
 		{"an empty archive", archive(t, func(put func(item)) {}), "names no CPUs", ""},
 	} {
@@ -319,6 +406,99 @@ func TestTruncatedArchives(t *testing.T) {
 	}
 }
 
+// Damage within an archive of which all is there shows in its checksum.
+func TestDamagedArchives(t *testing.T) {
+	b, err := os.ReadFile(archive(t, func(put func(item)) {
+		for name, text := range box() {
+			put(item{name: name, data: []byte(text)})
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readTar(bytes.NewReader(b)); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 4, 8} {
+		if _, err := readTar(bytes.NewReader(b[:len(b)-n])); err == nil || !strings.Contains(err.Error(), "cut off or damaged") {
+			t.Errorf("without its last %d bytes: %v", n, err)
+		}
+	}
+	damaged := slices.Clone(b)
+	damaged[len(b)-8] ^= 1
+	if _, err := readTar(bytes.NewReader(damaged)); err == nil || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("another checksum: %v", err)
+	}
+	if _, err := readTar(bytes.NewReader(append(slices.Clone(b), "what is no gzip"...))); err != nil {
+		t.Errorf("something that is no gzip behind it: %v", err)
+	}
+}
+
+// tarBlock is a header of a tar archive with a content, as no program writes it.
+func tarBlock(kind byte, name, link, content string) []byte {
+	h := make([]byte, 512)
+	copy(h, name)
+	copy(h[100:], "0000644\x000000000\x000000000\x00")
+	copy(h[124:], fmt.Sprintf("%011o\x0000000000000\x00", len(content)))
+	h[156] = kind
+	copy(h[157:], link)
+	copy(h[257:], "ustar\x0000")
+	copy(h[148:], "        ")
+	sum := 0
+	for _, b := range h {
+		sum += int(b)
+	}
+	copy(h[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return append(append(h, content...), make([]byte, -len(content)&511)...)
+}
+
+// paxRecord is a line of an extended header: its length, a key and a value.
+func paxRecord(key, value string) string {
+	n := len(key) + len(value) + 3
+	for n != len(fmt.Sprint(n))+len(key)+len(value)+3 {
+		n = len(fmt.Sprint(n)) + len(key) + len(value) + 3
+	}
+	return fmt.Sprintf("%d %s=%s\n", n, key, value)
+}
+
+// Kinds of entries that archives of people have and ours do not.
+func TestKindsOfEntries(t *testing.T) {
+	b := slices.Concat(tarBlock('g', "pax_global_header", "", paxRecord("comment", "of git archive")), tarBlock('0', "top/sys/devices/system/cpu/online", "", "0-1"),
+		tarBlock('0', "top/proc/cpuinfo", "", "model name: first"), tarBlock('1', "top/proc/linked", "top/proc/cpuinfo", ""), tarBlock('1', "top/proc/gone", "top/proc/none", ""),
+		tarBlock('1', "top/proc/out", "../../etc/passwd", ""), tarBlock('6', "top/proc/pipe", "", ""), make([]byte, 1024))
+	m, err := readEntries(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := tree{linked{m}, &notes{}, nil}
+	if got := r.text("proc/linked"); got != "model name: first" {
+		t.Errorf("a hard link: %q", got)
+	}
+	for _, name := range []string{"proc/gone", "proc/out", "proc/pipe"} {
+		if got := r.text(name); got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got, want := strings.Join(r.notes.all(), "; "), "proc/gone cannot be read: a hard link to what is no file of the archive; "+
+		"proc/out cannot be read: a hard link to what is no file of the archive; proc/pipe cannot be read: neither a file nor a folder"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Files that are nearly all holes are small in an archive and large in memory.
+func TestHoles(t *testing.T) {
+	holes := tarBlock('x', "x", "", paxRecord("GNU.sparse.major", "0")+paxRecord("GNU.sparse.minor", "1")+paxRecord("GNU.sparse.name", "proc/x")+
+		paxRecord("GNU.sparse.size", fmt.Sprint(maxFile))+paxRecord("GNU.sparse.numblocks", "1")+paxRecord("GNU.sparse.map", fmt.Sprintf("%d,1", maxFile-1)))
+	holes = append(holes, tarBlock('0', "proc/x", "", "y")...)
+	m, err := readEntries(bytes.NewReader(append(slices.Clone(holes), make([]byte, 1024)...)))
+	if err != nil || len(m.entries["proc/x"].data) != maxFile {
+		t.Fatalf("%d bytes, %v", len(m.entries["proc/x"].data), err)
+	}
+	if _, err := readEntries(bytes.NewReader(bytes.Repeat(holes, 1000))); err == nil || !strings.Contains(err.Error(), "MiB unpacked") {
+		t.Errorf("4 GB of holes: %v", err)
+	}
+}
+
 // A folder on disk may hold more than files: pipes, links out of it, folders that may not be read.
 func TestHostileFolder(t *testing.T) {
 	root := t.TempDir()
@@ -360,6 +540,29 @@ func TestHostileFolder(t *testing.T) {
 	s, err := Inspect(fsys, false)
 	if err != nil || !strings.Contains(strings.Join(s.Missing, ";"), "proc/cpuinfo cannot be read: neither a file nor a folder") {
 		t.Errorf("a pipe for cpuinfo: %v; %q", err, s.Missing)
+	}
+	if m, err := Read(tree); err != nil || len(m.CPUs) != 2 {
+		t.Errorf("the engine's reader: %d CPUs, %v", len(m.CPUs), err)
+	}
+	// Listing a pipe would wait as opening it does.
+	for _, name := range []string{nodeDir, dsaDir, "sys/class/thermal", "sys/kernel/mm/hugepages", cpuDir + "/cpu0"} {
+		name = filepath.Join(tree, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), syscall.Mkfifo(name, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error)
+	go func() {
+		s, err = Inspect(fsys, false)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil || !strings.Contains(strings.Join(s.Missing, ";"), nodeDir+" cannot be read: not a directory") {
+			t.Errorf("pipes for folders: %v; %q", err, s.Missing)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for somebody to write into a pipe")
 	}
 }
 

@@ -42,8 +42,7 @@ func (n *notes) unreadable(name string, err error) {
 	if n == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errSteps) {
 		return
 	}
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	for p := (*fs.PathError)(nil); errors.As(err, &p); {
 		err = p.Err
 	}
 	n.add("%s cannot be read: %v", name, err)

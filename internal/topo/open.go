@@ -196,6 +196,9 @@ func openDir(name string) (fs.FS, error) {
 
 func (d dirStore) lookup(name string) (fs.FileMode, string, error) {
 	st, err := d.root.Lstat(name)
+	if errors.Is(err, syscall.ENOTDIR) { // a file stands where a folder of the path should be
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return 0, "", err
 	}

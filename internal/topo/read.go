@@ -22,8 +22,8 @@ const (
 	maxShared = 1 << 20
 
 	// maxSteps bounds what a survey reads, since a small tree of a stranger can have links that make it endless. A step is a file that is
-	// opened, an entry of a folder, 64 bytes or 64 numbers. 1,792 CPUs take 350,000.
-	maxSteps = 3 << 20
+	// opened, an entry of a folder, 64 bytes or 32 numbers. 1,792 CPUs take 90,000.
+	maxSteps = 1 << 20
 )
 
 var errSteps = errors.New("too much was read")
@@ -90,12 +90,15 @@ func (r tree) head(name string, n int64) (string, bool) {
 
 // readDir is the entries of a folder; none if it is absent.
 func (r tree) readDir(name string) []fs.DirEntry {
+	if !r.afford(1) {
+		return nil
+	}
 	es, err := fs.ReadDir(r.FS, name)
 	if err != nil {
 		r.notes.unreadable(name, err)
 		return nil
 	}
-	if !r.afford(1 + len(es)) {
+	if !r.afford(len(es)) {
 		return nil
 	}
 	return es
@@ -128,7 +131,7 @@ func (r tree) list(names ...string) ([]int, bool) {
 			parse = parseMap
 		}
 		ids, err := parse(r.text(name))
-		if err == nil && r.afford(len(ids)/64) {
+		if err == nil && r.afford(len(ids)/32) {
 			return ids, true
 		}
 		if err == nil {
@@ -247,8 +250,10 @@ func Read(root string) (Machine, error) {
 
 // read is Read for any tree; not ok means that no CPUs were found.
 func read(r tree, live bool) (m Machine, ok bool) {
-	groups := r.cgroups()
-
+	groups := cgroups{}
+	if r.plausibleGroups() {
+		groups = r.cgroups()
+	}
 	var allowed []int
 	if live {
 		allowed = affinity()
@@ -273,6 +278,33 @@ func read(r tree, live bool) (m Machine, ok bool) {
 	m.Quota = r.quota(groups)
 	m.Limits = r.memLimits(groups)
 	return m, true
+}
+
+// plausibleGroups tells whether /proc speaks of cgroups as Linux can have them. All groups above one count for each controller, so that what a
+// stranger writes could take any memory.
+func (r tree) plausibleGroups() bool {
+	const (
+		maxLevels      = 128
+		maxControllers = 32       // Linux has less than 20
+		maxLine        = 2 * 4096 // of two paths and options; PATH_MAX is 4096
+	)
+	controllers := 0
+	for _, name := range []string{"proc/self/cgroup", "proc/self/cpuset", "proc/self/mountinfo", "proc/mounts"} {
+		membership := name == "proc/self/cgroup" || name == "proc/self/cpuset"
+		for line := range strings.Lines(r.text(name)) {
+			if !membership && !strings.Contains(line, "cgroup") && !strings.Contains(line, "cpuset") {
+				continue
+			}
+			if membership {
+				controllers += 1 + strings.Count(line, ",")
+			}
+			if len(line) > maxLine || membership && (len(line) > maxName+maxWord || strings.Count(line, "/") > maxLevels || controllers > maxControllers) {
+				r.notes.add("%s speaks of a cgroup that Linux cannot have: limits of cgroups are not told", name)
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // affinity asks the kernel for the CPUs of the calling thread; the cpuset is in it.
@@ -471,7 +503,10 @@ func parseSize(s string) int64 {
 
 // intersect is what is in both ascending lists.
 func intersect(a, b []int) []int {
-	var both []int
+	if len(a) == 0 || len(b) == 0 || a[len(a)-1] < b[0] || b[len(b)-1] < a[0] {
+		return nil
+	}
+	both := make([]int, 0, min(len(a), len(b)))
 	for len(a) > 0 && len(b) > 0 {
 		switch {
 		case a[0] < b[0]:
@@ -482,6 +517,9 @@ func intersect(a, b []int) []int {
 			both = append(both, a[0])
 			a, b = a[1:], b[1:]
 		}
+	}
+	if len(both) == 0 {
+		return nil
 	}
 	return both
 }
