@@ -413,6 +413,10 @@ func TestLimits(t *testing.T) {
 	if b := x.Bound(); b.Peak[measure.Int8] != 144*2.7e9*2048 || b.Peak[measure.BF16] != 144*2.7e9*1024 || b.Read != 24*6400e6*8 {
 		t.Errorf("bound %+v", b)
 	}
+	x.Nodes = 6 // three on each socket
+	if l := x.Limits(isa.VNNI, 73); l.Read != min(all*4/6, 73*12e9) || l.Sockets != 2 {
+		t.Errorf("73 workers on four of six nodes: %+v", l)
+	}
 	// A measurement of the threads goes before all.
 	x.ThreadsRead = 5e9
 	if l := x.Limits(isa.VNNI, 4); l.Read != 5e9 || l.Core != 1.25e9 || x.Stated() {

@@ -203,7 +203,8 @@ func (m Machine) Peak(tier isa.Tier, kind string, n int) float64 {
 	return m.opsPerCycle(tier, kind) * m.GHz * 1e9 * float64(n)
 }
 
-// Limits are those of n workers, one on a core, socket after socket, with kernels of a tier. Workers read the memory of their own sockets.
+// Limits are those of n workers, one on a core, memory node after memory node, with kernels of a tier. Workers read the memory of their own
+// nodes.
 func (m Machine) Limits(tier isa.Tier, n int) Limits {
 	cores := min(n, m.Cores)
 	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}}
@@ -215,7 +216,7 @@ func (m Machine) Limits(tier isa.Tier, n int) Limits {
 		if m.CoreGBs > 0 {
 			l.Core = m.CoreGBs * 1e9
 		}
-		l.Read = min(all*float64(l.Sockets)/float64(m.Sockets), l.Core*float64(cores))
+		l.Read = min(all*float64(blocks(cores*m.Nodes, m.Cores))/float64(m.Nodes), l.Core*float64(cores))
 	}
 	for _, k := range []string{measure.Int8, measure.BF16, measure.F32} {
 		l.Peak[k] = m.Peak(tier, k, cores)
