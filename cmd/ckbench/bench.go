@@ -478,18 +478,25 @@ func (b *bench) profilePhases(t test) ([]profiled, error) {
 	}
 	if n := min(t.prompt, b.o.ubatch); n > 0 {
 		w := measure.Walk{Rows: n, Picks: 1, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache}
-		if err := run(fmt.Sprintf("prefill of %d rows", n), test{prompt: n, depth: t.depth, rows: 1}, 3, w); err != nil {
+		if err := run("prefill of "+rowsText(n), test{prompt: n, depth: t.depth, rows: 1}, 3, w); err != nil {
 			return nil, err
 		}
 	}
 	if t.gen > 0 {
 		n := min(t.gen, warmTokens)
 		w := measure.Walk{Rows: t.rows, Picks: t.rows, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: float64(t.rows), CacheBytes: cache}
-		if err := run(fmt.Sprintf("decode of %d rows", t.rows), test{gen: n, depth: t.depth, rows: t.rows}, 3, w); err != nil {
+		if err := run("decode of "+rowsText(t.rows), test{gen: n, depth: t.depth, rows: t.rows}, 3, w); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+func rowsText(n int) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
 }
 
 // profile adds the steps' table to a result, and the folded stacks to a file unless nil.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +28,9 @@ const compareLong = `Compares two results of "ckbench run -o json" or "-o jsonl"
 
 What is compared is the share of the roofs that was measured beside each repetition, so that a slower memory clock or a busy neighbour does not look like a slower program. Rates are compared as they are with --raw, where a side has no roofs, and where the numbers of threads differ, since roofs of different threads are not the same.
 
-With --fail-on, a test whose median fell by more than that, with a probability below --alpha, ends the program with code 1.
+Results of the same test in one file, as from several runs whose lines were appended, are taken together.
+
+With --fail-on, a test whose median fell by more than that, with a probability below --alpha, ends the program with code 1. Three repetitions on each side cannot reach 0.05; stderr says so. Tests that only one side has are named there, too.
 
   ckbench run -m model.gguf -o json > new.json
   ckbench compare old.json new.json --fail-on 5%`
@@ -57,12 +61,11 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 		case errors.Is(err, io.EOF) && len(out) > 0:
 			return out, nil
 		case err != nil:
-			if errors.Is(err, io.EOF) {
-				err = errors.New("is empty")
-			}
-			return nil, cli.Input("%s: %w; give a file that ckbench run -o json has written", name, err)
+			return nil, unreadable(name, err)
 		case doc.Schema != runSchema:
 			return nil, cli.Input("%s: has schema %q, not %s; give a file that ckbench run -o json has written", name, doc.Schema, runSchema)
+		case doc.Results == nil && doc.Test == "":
+			return nil, cli.Input("%s: has no results; give a file that ckbench run -o json has written", name)
 		case doc.Results != nil:
 			for i := range doc.Results {
 				out = append(out, &doc.Results[i])
@@ -71,6 +74,31 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 			out = append(out, &doc.result)
 		}
 	}
+}
+
+// unreadable words an error of reading results.
+func unreadable(name string, err error) error {
+	var path *fs.PathError
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	why := ""
+	switch {
+	case errors.As(err, &path):
+		return err
+	case errors.Is(err, io.EOF):
+		why = "is empty, or has no results"
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		why = "ends within a result"
+	case errors.As(err, &syntax):
+		why = fmt.Sprintf("is not JSON: %v", err)
+	case errors.As(err, &typ) && typ.Field == "":
+		why = fmt.Sprintf("is a JSON %s, not an object", typ.Value)
+	case errors.As(err, &typ):
+		why = fmt.Sprintf("%q is a JSON %s", strings.TrimPrefix(typ.Field, "result."), typ.Value)
+	default:
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return cli.Input("%s: %s; give a file that ckbench run -o json has written", name, why)
 }
 
 func readResultFile(name string, stdin io.Reader) ([]*result, error) {
@@ -91,16 +119,19 @@ type comparison struct {
 	Test       string  `json:"test"`
 	OldThreads int     `json:"old_threads"`
 	NewThreads int     `json:"new_threads"`
+	OldN       int     `json:"old_repetitions"`
+	NewN       int     `json:"new_repetitions"`
 	What       string  `json:"what"` // "share of roof" or "tokens/s"
 	Old        float64 `json:"old_median"`
 	New        float64 `json:"new_median"`
 	Change     float64 `json:"change"` // New/Old - 1
 	P          float64 `json:"p"`
-	Verdict    string  `json:"verdict"` // same, faster, slower, regression
+	Verdict    string  `json:"verdict"` // same, faster, slower, regression, no samples
 }
 
-// compareResults pairs tests of the same model, depth, rows and cache. Threads tell tests apart if a side has several of them.
-func compareResults(before, after []*result, raw bool, alpha, failOn float64) (out []comparison, unpaired []string) {
+// compareResults pairs tests of the same model, depth, rows and cache. Threads tell tests apart if a side has several of them. added and
+// gone name the tests that only one side has.
+func compareResults(before, after []*result, raw bool, alpha, failOn float64) (out []comparison, added, gone []string) {
 	several := severalThreads(before) || severalThreads(after)
 	key := func(r *result) string {
 		k := fmt.Sprintf("%s|%s|%d|%s", r.ModelType, r.name(), r.Rows, r.TypeK)
@@ -109,19 +140,38 @@ func compareResults(before, after []*result, raw bool, alpha, failOn float64) (o
 		}
 		return k
 	}
-	find := map[string]*result{}
+	text := func(r *result) string { return fmt.Sprintf("%s %s, %d threads", r.ModelType, r.name(), r.Threads) }
+	before, old := together(before, key)
+	after, now := together(after, key)
 	for _, r := range before {
-		find[key(r)] = r
+		if now[key(r)] == nil {
+			gone = append(gone, text(r))
+		}
 	}
 	for _, r := range after {
-		o := find[key(r)]
-		if o == nil {
-			unpaired = append(unpaired, fmt.Sprintf("%s %s, %d threads", r.ModelType, r.name(), r.Threads))
+		if o := old[key(r)]; o != nil {
+			out = append(out, compareOne(o, r, raw, alpha, failOn))
+		} else {
+			added = append(added, text(r))
+		}
+	}
+	return out, added, gone
+}
+
+// together makes one result of all with the same key, with the samples of all of them.
+func together(rs []*result, key func(*result) string) (list []*result, byKey map[string]*result) {
+	byKey = map[string]*result{}
+	for _, r := range rs {
+		k := key(r)
+		if first := byKey[k]; first != nil {
+			first.Samples = append(first.Samples, r.Samples...)
 			continue
 		}
-		out = append(out, compareOne(o, r, raw, alpha, failOn))
+		c := *r
+		c.Samples = slices.Clone(r.Samples)
+		byKey[k], list = &c, append(list, &c)
 	}
-	return out, unpaired
+	return list, byKey
 }
 
 func severalThreads(rs []*result) bool {
@@ -150,6 +200,7 @@ func compareOne(o, r *result, raw bool, alpha, failOn float64) comparison {
 		c.What = "tokens/s"
 	}
 	a, b := values(o), values(r)
+	c.OldN, c.NewN = len(a), len(b)
 	c.Old, c.New, c.P = measure.Median(a), measure.Median(b), measure.RankTest(a, b)
 	if !(c.Old > 0 && c.New > 0) { // none, or not what run writes
 		c.Old, c.New, c.P, c.Verdict = 0, 0, 1, "no samples"
@@ -215,9 +266,12 @@ func (p *program) runCompare(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	list, unpaired := compareResults(before, after, o.raw, o.alpha, failOn)
-	for _, s := range unpaired {
+	list, added, gone := compareResults(before, after, o.raw, o.alpha, failOn)
+	for _, s := range added {
 		p.app.Warn("%s: %s: is not in %s", args[1], s, args[0])
+	}
+	for _, s := range gone {
+		p.app.Warn("%s: %s: is not in %s", args[0], s, args[1])
 	}
 	if len(list) == 0 {
 		return cli.Input("%s: has no test in common with %s; run the same tests", args[1], args[0])
@@ -225,16 +279,36 @@ func (p *program) runCompare(_ *cobra.Command, args []string) error {
 	if err := p.printComparison(list); err != nil {
 		return err
 	}
-	bad := 0
+	bad, none, blind := 0, 0, ""
 	for _, c := range list {
-		if c.Verdict == "regression" {
+		switch least := leastP(c.OldN, c.NewN); {
+		case c.Verdict == "regression":
 			bad++
+		case c.Verdict == "no samples":
+			none++
+		case least >= o.alpha:
+			blind = fmt.Sprintf("%s: %d and %d repetitions cannot come below p = %.2g, and --alpha is %g; repeat more often (-r)", c.Test, c.OldN, c.NewN, least, o.alpha)
 		}
 	}
-	if bad > 0 {
+	if blind != "" {
+		p.app.Warn("%s", blind)
+	}
+	switch {
+	case bad > 0:
 		return cli.Check("%s: %d of %d tests slower than %s by more than %s; see the table", args[1], bad, len(list), args[0], o.failOn)
+	case none > 0:
+		return cli.Input("%s, %s: %d of %d tests have no samples on one side; measure again", args[0], args[1], none, len(list))
 	}
 	return nil
+}
+
+// leastP is the smallest probability that n and m samples can have: that of samples of which all of one side are above all of the other.
+func leastP(n, m int) float64 {
+	v := make([]float64, n+m)
+	for i := range v {
+		v[i] = float64(i)
+	}
+	return measure.RankTest(v[:n], v[n:])
 }
 
 func (p *program) printComparison(list []comparison) error {
@@ -260,5 +334,5 @@ func (p *program) printComparison(list []comparison) error {
 		t.Rows = append(t.Rows, []string{c.Model, c.Test, threads, c.What, show(c.Old), show(c.New), fmt.Sprintf("%+.1f %%", 100*c.Change),
 			fmt.Sprintf("%.3g", c.P), c.Verdict})
 	}
-	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
+	return cli.OutError(writeTable(&t, p.app.Out, p.app.Common.Plain, 3))
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -40,17 +42,53 @@ func TestCompare(t *testing.T) {
 	for i := range slow.Samples {
 		slow.Samples[i].TS /= 2
 	}
-	list, unpaired := compareResults([]*result{old}, []*result{slow}, false, 0.05, 0.05)
-	if len(list) != 1 || len(unpaired) != 0 || list[0].Verdict != "regression" || list[0].What != "tokens/s" {
-		t.Errorf("fewer threads: %+v, %v", list, unpaired)
+	list, added, gone := compareResults([]*result{old}, []*result{slow}, false, 0.05, 0.05)
+	if len(list) != 1 || len(added)+len(gone) != 0 || list[0].Verdict != "regression" || list[0].What != "tokens/s" {
+		t.Errorf("fewer threads: %+v, %v, %v", list, added, gone)
 	}
 	// With several numbers of threads on a side, each meets its own.
-	list, unpaired = compareResults([]*result{old, slow}, []*result{slow, noisy(rng, 0.8, 4)}, false, 0.05, 0.05)
-	if len(list) != 1 || len(unpaired) != 1 || list[0].OldThreads != 1 || list[0].Verdict != "same" {
-		t.Errorf("%+v, %v", list, unpaired)
+	list, added, gone = compareResults([]*result{old, slow}, []*result{slow, noisy(rng, 0.8, 4)}, false, 0.05, 0.05)
+	if len(list) != 1 || len(added) != 1 || !strings.Contains(added[0], "4 threads") || len(gone) != 1 || !strings.Contains(gone[0], "2 threads") ||
+		list[0].OldThreads != 1 || list[0].Verdict != "same" {
+		t.Errorf("%+v, %v, %v", list, added, gone)
+	}
+	// Results of the same test are taken together.
+	list, _, _ = compareResults([]*result{old, old}, []*result{old}, false, 0.05, 0.05)
+	if len(list) != 1 || list[0].OldN != 10 || list[0].NewN != 5 || len(old.Samples) != 5 {
+		t.Errorf("%+v", list)
 	}
 	if c := compareOne(sampleResult(), old, false, 0.05, 0.05); c.Verdict != "no samples" {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestLeastP(t *testing.T) {
+	for n, want := range map[int]float64{0: 1, 1: 1, 3: 0.1, 5: 2.0 / 252} {
+		if got := leastP(n, n); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%d repetitions: %g, want %g", n, got, want)
+		}
+	}
+}
+
+func TestReadResults(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            "f: is empty",
+		"{":                           "f: ends within a result",
+		"GGUF":                        "f: is not JSON",
+		"[1]":                         "f: is a JSON array, not an object",
+		`{"schema":"x"}`:              `f: has schema "x"`,
+		`{"schema":"ck.bench.run/1"}`: "f: has no results",
+		`{"schema":"ck.bench.run/1","results":null}`: "f: has no results",
+		`{"schema":"ck.bench.run/1","results":[]}`:   "f: is empty, or has no results",
+		`{"schema":"ck.bench.run/1","test":7}`:       `f: "test" is a JSON number`,
+	} {
+		if _, err := readResults("f", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	two := `{"schema":"ck.bench.run/1","test":"a"} {"schema":"ck.bench.run/1","results":[{"test":"b"},{"test":"c"}]}`
+	if rs, err := readResults("f", strings.NewReader(two)); err != nil || len(rs) != 3 || rs[2].Test != "c" {
+		t.Errorf("%v, %v", rs, err)
 	}
 }
 

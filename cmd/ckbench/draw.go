@@ -180,14 +180,14 @@ func (p *roofPicture) roofs() {
 	}
 	if p.threads > 1 {
 		dashed := draw.LineStyle{Color: thin.Color, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}
-		slope("DRAM", 1, dashed, "", 0.5)
+		slope(measure.DRAM, 1, dashed, "", 0.5)
 		s := sans(9)
 		s.Color, s.XAlign, s.YAlign = grey, draw.XRight, draw.YBottom
 		q := p.at(p.x1, p.y0)
 		p.c.FillText(s, vg.Point{X: q.X - 4, Y: q.Y + 4}, "dashed: one thread")
 	}
-	slope("DRAM", p.threads, draw.LineStyle{Color: ink, Width: vg.Points(2.2)}, fmt.Sprintf("DRAM %s GB/s", threeDigits(d.read("DRAM", p.threads))), 0.3)
-	dram := d.read("DRAM", p.threads)
+	slope(measure.DRAM, p.threads, draw.LineStyle{Color: ink, Width: vg.Points(2.2)}, fmt.Sprintf("DRAM %s GB/s", threeDigits(d.read(measure.DRAM, p.threads))), 0.3)
+	dram := d.read(measure.DRAM, p.threads)
 	names := map[float64]string{} // kinds that one instruction serves share a line
 	var peaks []float64
 	for _, k := range []struct{ kind, name string }{{measure.Int8, "INT8"}, {measure.BF16, "BF16"}, {measure.F32, "F32"}} {

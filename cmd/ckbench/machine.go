@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +27,8 @@ type machineOptions struct {
 
 func (p *program) machineCommands() {
 	o := &p.machine
-	add := func(name, short, long string, run func(topo.Machine, []int) error, threads string) *cobra.Command {
-		c := p.app.NewCommand(name+" [flags]", short, long, func(_ *cobra.Command, args []string) error {
+	add := func(name, short, long string, run func(context.Context, topo.Machine, []int) error, threads string) *cobra.Command {
+		c := p.app.NewCommand(name+" [flags]", short, long, func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return cli.Usage("%s: takes no words; see ckbench %s --help", name, name)
 			}
@@ -37,7 +40,7 @@ func (p *program) machineCommands() {
 			if err != nil {
 				return err
 			}
-			return run(m, list)
+			return run(c.Context(), m, list)
 		})
 		if threads != "" {
 			cli.NewGroup(c.Flags(), "Measurement").Text(&o.threads, "threads", "t", "", "LIST", threads)
@@ -92,18 +95,18 @@ type bandwidthRow struct {
 }
 
 // bandwidths measures all levels with n threads.
-func bandwidths(m topo.Machine, n, samples int) ([]bandwidthRow, error) {
+func bandwidths(ctx context.Context, m topo.Machine, n, samples int) ([]bandwidthRow, error) {
 	var out []bandwidthRow
 	err := withTeam(m, n, func(t *team.Team) error {
 		for _, l := range measure.Levels(m, n) {
-			left, _ := m.Memory()
+			left, _, known := m.Budget()
 			switch need := 2 * int64(l.Bytes) * int64(n); {
 			case l.Bytes == 0:
 				return cli.Resource("%s: the %d MiB of memory that are left are too few to tell it from the caches with %d threads; name fewer threads", l.Name, left>>20, n)
-			case need > left:
+			case known && need > left:
 				return cli.Resource("%s: %d threads take %d MiB of memory, half of which must stay free, and %d MiB are left; name fewer threads", l.Name, n, need>>20, left>>20)
 			}
-			rates, err := measure.ReadLevel(t, l, samples)
+			rates, err := measure.ReadLevel(ctx, t, l, samples)
 			if err != nil {
 				return err
 			}
@@ -126,7 +129,9 @@ func compareFloats(a, b float64) int {
 }
 
 // table prints rows as JSON or as a table.
-func (p *program) table(schema, key string, rows any, head []string, cells [][]string) error {
+//
+// names is how many of the first columns together tell one row from the others.
+func (p *program) table(schema, key string, rows any, head []string, cells [][]string, names int) error {
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(map[string]any{"schema": schema, key: rows})
 	}
@@ -135,7 +140,26 @@ func (p *program) table(schema, key string, rows any, head []string, cells [][]s
 		right[i] = i > 0
 	}
 	t := cli.Table{Head: head, Right: right, Rows: cells}
-	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
+	return cli.OutError(writeTable(&t, p.app.Out, p.app.Common.Plain, names))
+}
+
+// writeTable writes a table whose rows the first columns together name, names of them. The plain form names each row by all of them:
+// "L1 (threads 2) GB/s<TAB>100".
+func writeTable(t *cli.Table, w io.Writer, plain bool, names int) error {
+	if !plain || names == 1 {
+		return t.Write(w, plain)
+	}
+	named := cli.Table{Head: t.Head}
+	for _, r := range t.Rows {
+		var more []string
+		for i := 1; i < names; i++ {
+			more = append(more, t.Head[i]+" "+r[i])
+		}
+		row := slices.Clone(r)
+		row[0] += " (" + strings.Join(more, ", ") + ")"
+		named.Rows = append(named.Rows, row)
+	}
+	return named.Write(w, true)
 }
 
 func size(n int) string {
@@ -148,19 +172,19 @@ func size(n int) string {
 	return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
 }
 
-func (p *program) runBandwidth(m topo.Machine, threads []int) error {
+func (p *program) runBandwidth(ctx context.Context, m topo.Machine, threads []int) error {
 	if p.machine.file != "" {
 		return p.fileBandwidth(p.machine.file)
 	}
 	var rows []bandwidthRow
 	for _, n := range threads {
-		r, err := bandwidths(m, n, p.machine.samples)
+		r, err := bandwidths(ctx, m, n, p.machine.samples)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, r...)
 	}
-	return p.table("ck.bench.bandwidth/1", "levels", rows, []string{"level", "threads", "set of each", "best loop", "GB/s"}, bandwidthCells(rows))
+	return p.table("ck.bench.bandwidth/1", "levels", rows, []string{"level", "threads", "set of each", "best loop", "GB/s"}, bandwidthCells(rows), 2)
 }
 
 func bandwidthCells(rows []bandwidthRow) [][]string {
@@ -171,7 +195,7 @@ func bandwidthCells(rows []bandwidthRow) [][]string {
 	return cells
 }
 
-func (p *program) runLatency(m topo.Machine, _ []int) error {
+func (p *program) runLatency(ctx context.Context, m topo.Machine, _ []int) error {
 	type row struct {
 		Bytes int     `json:"bytes"`
 		Ns    float64 `json:"ns"`
@@ -181,7 +205,15 @@ func (p *program) runLatency(m topo.Machine, _ []int) error {
 	err := withTeam(m, 1, func(t *team.Team) error {
 		defer t.Hold()()
 		limit := max(4*int(m.L3.Bytes), 256<<20)
+		left, _, known := m.Budget()
 		for n := 16 << 10; n <= limit; n *= 2 {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if known && int64(n) > left/2 {
+				p.app.Warn("sets of %s and more are left out: half of the memory must stay free, and %d MiB are left", size(n), left>>20)
+				break
+			}
 			ns, err := measure.LatencyNs(n)
 			if err != nil {
 				return err
@@ -194,7 +226,7 @@ func (p *program) runLatency(m topo.Machine, _ []int) error {
 	if err != nil {
 		return err
 	}
-	return p.table("ck.bench.latency/1", "sets", rows, []string{"working set", "fits into", "ns"}, cells)
+	return p.table("ck.bench.latency/1", "sets", rows, []string{"working set", "fits into", "ns"}, cells, 1)
 }
 
 // level is the smallest level that holds n bytes.
@@ -228,7 +260,7 @@ func (p *program) several(m topo.Machine, list []int) ([]int, error) {
 	return list, nil
 }
 
-func (p *program) runBarrier(m topo.Machine, list []int) error {
+func (p *program) runBarrier(ctx context.Context, m topo.Machine, list []int) error {
 	type row struct {
 		Threads int     `json:"threads"`
 		Ns      float64 `json:"ns"`
@@ -240,6 +272,9 @@ func (p *program) runBarrier(m topo.Machine, list []int) error {
 	var rows []row
 	var cells [][]string
 	for _, n := range list {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		err := withTeam(m, n, func(t *team.Team) error {
 			s, err := measure.Barrier(t)
 			rows = append(rows, row{n, s * 1e9})
@@ -250,10 +285,10 @@ func (p *program) runBarrier(m topo.Machine, list []int) error {
 			return err
 		}
 	}
-	return p.table("ck.bench.barrier/1", "teams", rows, []string{"threads", "ns"}, cells)
+	return p.table("ck.bench.barrier/1", "teams", rows, []string{"threads", "ns"}, cells, 1)
 }
 
-func (p *program) runAllReduce(m topo.Machine, list []int) error {
+func (p *program) runAllReduce(ctx context.Context, m topo.Machine, list []int) error {
 	type row struct {
 		Threads int     `json:"threads"`
 		Floats  int     `json:"floats"`
@@ -271,6 +306,9 @@ func (p *program) runAllReduce(m topo.Machine, list []int) error {
 	for _, n := range list {
 		err := withTeam(m, n, func(t *team.Team) error {
 			for _, floats := range []int{1 << 10, 1 << 12, 1 << 14, 1 << 17, 1 << 20} {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
 				s, err := measure.AllReduce(t, tbl, floats)
 				if err != nil {
 					return err
@@ -285,5 +323,5 @@ func (p *program) runAllReduce(m topo.Machine, list []int) error {
 			return err
 		}
 	}
-	return p.table("ck.bench.allreduce/1", "vectors", rows, []string{"threads", "floats", "us", "GB/s"}, cells)
+	return p.table("ck.bench.allreduce/1", "vectors", rows, []string{"threads", "floats", "us", "GB/s"}, cells, 2)
 }

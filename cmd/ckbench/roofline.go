@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -94,6 +95,17 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 	if len(threads) != 1 {
 		return cli.Usage("-t/--threads: a picture shows one number of threads; name one")
 	}
+	t := test{prompt: o.prompt, gen: o.gen, depth: o.depth, rows: 1}
+	var model *generate.Model // opened before the machine is measured, which takes seconds
+	if p.app.Common.Model != "" {
+		if t.tokens() == 0 {
+			return cli.Usage("-p 0 -n 0: no steps to measure; ask for one")
+		}
+		if model, err = generate.Open(p.app.Common.Model); err != nil {
+			return err
+		}
+		defer model.Close()
+	}
 	pictures, err := p.openPictures()
 	if err != nil {
 		return err
@@ -114,12 +126,12 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		all = len(cpus)
 	}
 	for _, n := range slices.Compact([]int{1, all}) {
-		if err := doc.machine(m, n, o.samples); err != nil {
+		if err := doc.machine(c.Context(), m, n, o.samples); err != nil {
 			return err
 		}
 	}
-	if p.app.Common.Model != "" {
-		if err := p.placeModel(c, doc, all); err != nil {
+	if model != nil {
+		if err := p.placeModel(c.Context(), doc, model, t, all); err != nil {
 			return err
 		}
 	}
@@ -162,14 +174,14 @@ func (p *program) openPictures() (map[string]*cli.File, error) {
 }
 
 // machine adds the roofs of n threads.
-func (d *rooflineDoc) machine(m topo.Machine, n, samples int) error {
-	bw, err := bandwidths(m, n, samples)
+func (d *rooflineDoc) machine(ctx context.Context, m topo.Machine, n, samples int) error {
+	bw, err := bandwidths(ctx, m, n, samples)
 	if err != nil {
 		return err
 	}
 	d.Bandwidth = append(d.Bandwidth, bw...)
 	return withTeam(m, n, func(t *team.Team) error {
-		rates, err := measure.PeakRates(t, samples)
+		rates, err := measure.PeakRates(ctx, t, samples)
 		for _, r := range rates {
 			d.Peaks = append(d.Peaks, peakRow{r.Kind, r.Instruction, n, r.Rate / 1e9})
 		}
@@ -199,18 +211,8 @@ func (d *rooflineDoc) read(level string, n int) float64 {
 }
 
 // placeModel measures the steps of a model and places them under the roofs of n threads.
-func (p *program) placeModel(c *cobra.Command, d *rooflineDoc, n int) error {
-	o := &p.roofline
-	m, err := generate.Open(p.app.Common.Model)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	t := test{prompt: o.prompt, gen: o.gen, depth: o.depth, rows: 1}
-	if t.tokens() == 0 {
-		return cli.Usage("-p 0 -n 0: no steps to measure; ask for one")
-	}
-	return p.withBench(c.Context(), m, &o.engineFlags, n, func(b *bench) error {
+func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Model, t test, n int) error {
+	return p.withBench(ctx, m, &p.roofline.engineFlags, n, func(b *bench) error {
 		d.Model, d.Tests = b.facts.typ, []string{t.String()}
 		s, err := b.start(t)
 		if err != nil {
@@ -231,7 +233,7 @@ func (p *program) placeModel(c *cobra.Command, d *rooflineDoc, n int) error {
 					return err
 				}
 			}
-			d.raise("DRAM", n, b.roofs.BestRead()/1e9)
+			d.raise(measure.DRAM, n, b.roofs.BestRead()/1e9)
 		}
 		for _, x := range phases {
 			other := otherTime{Phase: x.phase}
@@ -263,7 +265,7 @@ func (d *rooflineDoc) raise(level string, n int, gbps float64) {
 // place computes a step's share of what the roofs of n threads allow.
 func (d *rooflineDoc) place(s stepRow, n int) placed {
 	x := placed{stepRow: s, Intensity: s.Ops / s.Bytes, Bound: "memory"}
-	read, peak := d.read("DRAM", n), d.peak(s.Kind, n)
+	read, peak := d.read(measure.DRAM, n), d.peak(s.Kind, n)
 	x.ReadPct, x.PeakPct = 100*s.GBps/read, 100*s.GOPs/peak
 	if x.Roof = x.Intensity * read; x.Roof > peak {
 		x.Roof, x.Bound = peak, s.Kind
@@ -278,14 +280,14 @@ func (d *rooflineDoc) print(w io.Writer, plain bool) error {
 	for _, r := range d.Peaks {
 		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), fixed(r.GOPs)})
 	}
-	if err := peaks.Write(w, plain); err != nil {
+	if err := writeTable(&peaks, w, plain, 3); err != nil {
 		return err
 	}
 	bw := cli.Table{Head: []string{"read", "threads", "set of each", "best loop", "GB/s"}, Right: []bool{false, true, true, true, true}, Rows: bandwidthCells(d.Bandwidth)}
 	if !plain {
 		fmt.Fprintln(w)
 	}
-	if err := bw.Write(w, plain); err != nil {
+	if err := writeTable(&bw, w, plain, 2); err != nil {
 		return err
 	}
 	for _, o := range d.OtherTime {
@@ -304,6 +306,11 @@ func (d *rooflineDoc) print(w io.Writer, plain bool) error {
 		for i := range t.Rows {
 			for len(t.Rows[i]) < len(t.Head) {
 				t.Rows[i] = append(t.Rows[i], "")
+			}
+		}
+		if plain {
+			for i := range t.Rows {
+				t.Rows[i][0] += " (" + o.Phase + ")"
 			}
 		}
 		if err := t.Write(w, plain); err != nil {

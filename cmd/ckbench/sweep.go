@@ -145,7 +145,7 @@ func (p *program) runSweep(c *cobra.Command, args []string) error {
 	return p.printSweep(phases)
 }
 
-// sweepThreads are all numbers up to eight, then steps of an eighth of the rest, up to all CPUs with SMT siblings.
+// sweepThreads are all numbers up to 16, then each an eighth more than the one before, up to all CPUs with SMT siblings.
 func sweepThreads(m topo.Machine) []int {
 	var list []int
 	limit := len(m.Affinity)
@@ -172,8 +172,19 @@ func (p *program) printSweep(phases []sweepPhase) error {
 				fixed(x.GOPs)})
 		}
 	}
-	if err := t.Write(p.app.Out, p.app.Common.Plain); err != nil {
+	if err := writeTable(&t, p.app.Out, p.app.Common.Plain, 2); err != nil {
 		return cli.OutError(err)
+	}
+	if p.app.Common.Plain {
+		fits := cli.Table{Head: []string{"test", "knee", "serial share"}}
+		for _, s := range phases {
+			serial := "–"
+			if s.Serial != nil {
+				serial = fmt.Sprintf("%.3f", *s.Serial)
+			}
+			fits.Rows = append(fits.Rows, []string{s.Test, strconv.Itoa(s.Knee), serial})
+		}
+		return cli.OutError(fits.Write(p.app.Out, true))
 	}
 	for _, s := range phases {
 		if _, err := fmt.Fprintln(p.app.Out, s.summary()); err != nil {

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -53,10 +54,10 @@ type Rate struct {
 const sampleTime = 4 * time.Millisecond
 
 // ReadLevel measures how fast a team reads working sets of a level with each read loop: the best of a few samples each. For DRAM it does
-// as Roofs do.
-func ReadLevel(t *team.Team, l Level, samples int) ([]Rate, error) {
+// as Roofs do. It stops between samples when ctx ends.
+func ReadLevel(ctx context.Context, t *team.Team, l Level, samples int) ([]Rate, error) {
 	if l.Name == DRAM {
-		return readDRAM(t, l.Bytes, samples)
+		return readDRAM(ctx, t, l.Bytes, samples)
 	}
 	mem, err := numa.Alloc(l.Bytes*t.Size(), numa.Options{})
 	if err != nil {
@@ -74,13 +75,13 @@ func ReadLevel(t *team.Team, l Level, samples int) ([]Rate, error) {
 	}
 	var out []Rate
 	for _, loop := range readLoops() {
-		full, err := passTime(t, &loop, part, l.Bytes, samples)
+		full, err := passTime(ctx, t, &loop, part, l.Bytes, samples)
 		if err != nil {
 			return nil, err
 		}
 		bytes := l.Bytes
 		if bytes <= smallSet { // the call takes a good part of the time; the difference to a third of the set has none of it
-			third, err := passTime(t, &loop, part, bytes/3, samples)
+			third, err := passTime(ctx, t, &loop, part, bytes/3, samples)
 			if err != nil {
 				return nil, err
 			}
@@ -97,9 +98,12 @@ func ReadLevel(t *team.Team, l Level, samples int) ([]Rate, error) {
 const smallSet = 64 << 10
 
 // passTime is the least time in seconds that a team takes to read n bytes of each worker's part, over and over.
-func passTime(t *team.Team, loop *roof.Read, part func(w int) []byte, n, samples int) (float64, error) {
+func passTime(ctx context.Context, t *team.Team, loop *roof.Read, part func(w int) []byte, n, samples int) (float64, error) {
 	best, passes := 0.0, 1
 	for done := 0; done < samples; {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		start := time.Now()
 		err := t.Run(func(w int) {
 			b := part(w)[:n]
@@ -127,14 +131,17 @@ func passTime(t *team.Team, loop *roof.Read, part func(w int) []byte, n, samples
 }
 
 // readDRAM is ReadLevel for memory: each sample reads what was not read shortly before.
-func readDRAM(t *team.Team, bytes, samples int) ([]Rate, error) {
+func readDRAM(ctx context.Context, t *team.Team, bytes, samples int) ([]Rate, error) {
 	r, err := NewRoofsOf(t, bytes)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
 	out := make([]Rate, len(r.reads))
-	for n := 0; n < samples*len(out); n++ {
+	for range samples * len(out) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		i := r.next % len(out)
 		bw, err := r.read()
 		if err != nil {
@@ -152,8 +159,8 @@ type PeakRate struct {
 	Rate        float64
 }
 
-// PeakRates measures all arithmetic loops that this CPU runs, the best of a few samples each.
-func PeakRates(t *team.Team, samples int) ([]PeakRate, error) {
+// PeakRates measures all arithmetic loops that this CPU runs, the best of a few samples each. It stops between samples when ctx ends.
+func PeakRates(ctx context.Context, t *team.Team, samples int) ([]PeakRate, error) {
 	var out []PeakRate
 	for i := range roof.Peaks {
 		p := &roof.Peaks[i]
@@ -162,6 +169,9 @@ func PeakRates(t *team.Team, samples int) ([]PeakRate, error) {
 		}
 		best := 0.0
 		for range samples {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			r, err := peakRate(t, p)
 			if err != nil {
 				return nil, err

@@ -1,6 +1,8 @@
 package measure
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +26,7 @@ func teamOf(t *testing.T, n int) *team.Team {
 }
 
 func TestLevels(t *testing.T) {
-	m := topo.Machine{MemFree: 8 << 30, L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
+	m := topo.Machine{MemTotal: 8 << 30, MemFree: 8 << 30, L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
 	want := []Level{{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 2 << 20}, {"DRAM", 40 << 20}}
 	if got := Levels(m, 8); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -32,14 +34,14 @@ func TestLevels(t *testing.T) {
 	if got := Levels(m, 64); got[2].Bytes != 2<<20 { // no more than 8 CPUs share an L3 cache
 		t.Errorf("%v", got)
 	}
-	if got := Levels(topo.Machine{}, 2); len(got) != 1 || got[0] != (Level{"DRAM", 0}) { // no memory either
+	if got := Levels(topo.Machine{}, 2); len(got) != 1 || got[0] != (Level{"DRAM", WorkerBytes}) {
 		t.Errorf("unknown caches: %v", got)
 	}
 }
 
 func TestReadLevel(t *testing.T) {
 	for _, n := range []int{12 << 10, 256 << 10} {
-		rates, err := ReadLevel(teamOf(t, 1), Level{"L", n}, 2)
+		rates, err := ReadLevel(t.Context(), teamOf(t, 1), Level{"L", n}, 2)
 		if err != nil || len(rates) == 0 {
 			t.Fatal(rates, err)
 		}
@@ -49,11 +51,21 @@ func TestReadLevel(t *testing.T) {
 			}
 		}
 	}
-	if rates, err := ReadLevel(teamOf(t, 1), Level{DRAM, 2 * leastBytes}, 2); err != nil || len(rates) != len(readLoops()) {
+	if rates, err := ReadLevel(t.Context(), teamOf(t, 1), Level{DRAM, 2 * leastBytes}, 2); err != nil || len(rates) != len(readLoops()) {
 		t.Error(rates, err)
 	}
-	if _, err := ReadLevel(teamOf(t, 1), Level{DRAM, 0}, 2); err == nil {
+	if _, err := ReadLevel(t.Context(), teamOf(t, 1), Level{DRAM, 0}, 2); err == nil {
 		t.Error("DRAM is measured without memory")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, l := range []Level{{"L", 12 << 10}, {DRAM, leastBytes}} {
+		if _, err := ReadLevel(ended, teamOf(t, 1), l, 1000); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, interrupted: %v", l.Name, err)
+		}
+	}
+	if _, err := PeakRates(ended, teamOf(t, 1), 1000); !errors.Is(err, context.Canceled) {
+		t.Errorf("peaks, interrupted: %v", err)
 	}
 }
 
@@ -76,7 +88,7 @@ func TestLatency(t *testing.T) {
 }
 
 func TestPeakRates(t *testing.T) {
-	rates, err := PeakRates(teamOf(t, 1), 1)
+	rates, err := PeakRates(t.Context(), teamOf(t, 1), 1)
 	if err != nil || len(rates) == 0 {
 		t.Fatal(rates, err)
 	}

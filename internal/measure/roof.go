@@ -47,13 +47,13 @@ const (
 )
 
 // RoofBytes is the memory that Roofs should take for each of n workers: in all manyCaches times what their caches hold, WorkerBytes each
-// where the system does not tell, and no more than half of what the machine has left. It is 0 where that is so little that the caches
-// might answer.
+// where the system does not tell, and no more than half of what the machine has left, if that is known. It is 0 where that is so little
+// that the caches might answer.
 func RoofBytes(m topo.Machine, n int) int { return RoofBytesBeside(m, n, 0) }
 
 // RoofBytesBeside is RoofBytes where so many bytes of what m says is left are taken, or will be.
 func RoofBytesBeside(m topo.Machine, n int, taken int64) int {
-	left, _ := m.Memory()
+	left, _, known := m.Budget()
 	most := max(left-taken, 0) / 2 / int64(n)
 	perL3 := max(1, m.L3.CPUs)
 	caches := m.L3.Bytes*int64((n+perL3-1)/perL3) + m.L2.Bytes*int64(n)
@@ -62,7 +62,7 @@ func RoofBytesBeside(m topo.Machine, n int, taken int64) int {
 		want = max(manyCaches*caches/int64(n), leastBytes)
 	}
 	share := (want + step(want) - 1) / step(want) * step(want)
-	if share > most {
+	if known && share > most {
 		share = most / step(most) * step(most)
 	}
 	if share < leastBytes || share*int64(n) < leastCaches*caches {

@@ -28,7 +28,7 @@ func TestRoofBytes(t *testing.T) {
 		{2 << 20, 2, 480, 128, 448, 52},   // four of them
 		{768 << 10, 2, 480, 128, 1, 3904}, // one worker may fill all of an L3 cache
 	} {
-		m := topo.Machine{MemFree: c.left * mib, L2: topo.Cache{Bytes: c.l2 * mib, CPUs: 1}, L3: topo.Cache{Bytes: c.l3 * mib, CPUs: c.sharers}}
+		m := topo.Machine{MemTotal: 4 << 40, MemFree: c.left * mib, L2: topo.Cache{Bytes: c.l2 * mib, CPUs: 1}, L3: topo.Cache{Bytes: c.l3 * mib, CPUs: c.sharers}}
 		if got := RoofBytes(m, c.n); got != c.want*mib {
 			t.Errorf("%d MiB left, L3 of %d MiB, %d workers: %d MiB, want %d", c.left, c.l3, c.n, got/mib, c.want)
 		}
