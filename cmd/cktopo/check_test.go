@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ck/internal/measure"
 	"ck/internal/topo"
 )
 
@@ -39,7 +40,7 @@ func ids(r report) []string {
 }
 
 func TestHealthy(t *testing.T) {
-	if r := check(healthy()); r.Matters != 0 || !slices.Equal(ids(r), []string{"memory-channels"}) {
+	if r := check(&subject{Survey: healthy()}); r.Matters != 0 || !slices.Equal(ids(r), []string{"memory-channels"}) {
 		t.Errorf("findings %v", ids(r))
 	}
 }
@@ -47,64 +48,72 @@ func TestHealthy(t *testing.T) {
 // Each rule finds what it is for, with an effect and a command, and nothing else finds it too.
 func TestRules(t *testing.T) {
 	cases := map[string]struct {
-		change func(*topo.Survey)
+		change func(*subject)
 		what   string // part of the text
 		also   []string
 	}{
-		"quota":                  {func(s *topo.Survey) { s.Quota = topo.Quota{CPUs: 2, Group: "/a"} }, "2 workers instead of 8: a prompt is processed at 25 %", nil},
-		"quota-fraction":         {func(s *topo.Survey) { s.Quota = topo.Quota{CPUs: 8.5, Group: "/a"} }, "8.5 CPUs", nil},
-		"cpus-not-allowed":       {func(s *topo.Survey) { s.Affinity = []int{0, 1} }, "2 of 8 cores", nil},
-		"cpus-offline":           {func(s *topo.Survey) { s.Offline = []int{8, 9} }, "2 CPUs offline: 8-9", nil},
-		"nodes-not-allowed":      {func(s *topo.Survey) { s.DisallowedNodes = []int{1} }, "50 % of the memory", nil},
-		"memory-limit":           {func(s *topo.Survey) { s.Limits = []topo.MemLimit{{Group: "/a", Max: 1 << 30, Left: 1 << 29}} }, "1 GiB in cgroup /a", nil},
-		"memory-taken":           {func(s *topo.Survey) { s.MemFree = 1 << 30 }, "1 GiB of 64 GiB", nil},
-		"swap-in-use":            {func(s *topo.Survey) { s.Settings.SwapUsed = 1 << 30 }, "1 GiB of swap", nil},
-		"swappiness":             {func(s *topo.Survey) { s.Settings.SwapTotal = 1 << 30 }, "swappiness 60", nil},
-		"numa-balancing":         {func(s *topo.Survey) { s.Settings.NUMABalancing = "1" }, "is on", nil},
-		"zone-reclaim":           {func(s *topo.Survey) { s.Settings.ZoneReclaim = "1" }, "vm.zone_reclaim_mode=1", nil},
-		"page-cache-on-one-node": {func(s *topo.Survey) { s.Settings.PageCacheByNode = []int64{1 << 30, 20 << 30} }, "distance up to 21 instead of 10", nil},
-		"nodes-without-memory":   {func(s *topo.Survey) { s.Nodes[1].MemTotal, s.Memory[1].Kind = 0, topo.None }, "nodes 1 have CPUs and no memory", nil},
-		"nodes-uneven":           {func(s *topo.Survey) { s.Nodes[1].MemTotal = 64 << 30 }, "between 32 GiB and 64 GiB", nil},
-		"distances":              {func(s *topo.Survey) { s.Distance = [][]int{{10, 10}, {10, 10}} }, "equal", nil},
-		"far-memory": {func(s *topo.Survey) {
+		"quota":                  {func(s *subject) { s.Quota = topo.Quota{CPUs: 2, Group: "/a"} }, "2 workers instead of 8: a prompt is processed at 25 %", nil},
+		"quota-fraction":         {func(s *subject) { s.Quota = topo.Quota{CPUs: 8.5, Group: "/a"} }, "8.5 CPUs", nil},
+		"cpus-not-allowed":       {func(s *subject) { s.Affinity = []int{0, 1} }, "2 of 8 cores", nil},
+		"cpus-offline":           {func(s *subject) { s.Offline = []int{8, 9} }, "2 CPUs offline: 8-9", nil},
+		"nodes-not-allowed":      {func(s *subject) { s.DisallowedNodes = []int{1} }, "50 % of the memory", nil},
+		"memory-limit":           {func(s *subject) { s.Limits = []topo.MemLimit{{Group: "/a", Max: 1 << 30, Left: 1 << 29}} }, "1 GiB in cgroup /a", nil},
+		"memory-taken":           {func(s *subject) { s.MemFree = 1 << 30 }, "1 GiB of 64 GiB", nil},
+		"swap-in-use":            {func(s *subject) { s.Settings.SwapUsed = 1 << 30 }, "1 GiB of swap", nil},
+		"swappiness":             {func(s *subject) { s.Settings.SwapTotal = 1 << 30 }, "swappiness 60", nil},
+		"numa-balancing":         {func(s *subject) { s.Settings.NUMABalancing = "1" }, "is on", nil},
+		"zone-reclaim":           {func(s *subject) { s.Settings.ZoneReclaim = "1" }, "vm.zone_reclaim_mode=1", nil},
+		"page-cache-on-one-node": {func(s *subject) { s.Settings.PageCacheByNode = []int64{1 << 30, 20 << 30} }, "distance up to 21 instead of 10", nil},
+		"nodes-without-memory":   {func(s *subject) { s.Nodes[1].MemTotal, s.Memory[1].Kind = 0, topo.None }, "nodes 1 have CPUs and no memory", nil},
+		"nodes-uneven":           {func(s *subject) { s.Nodes[1].MemTotal = 64 << 30 }, "between 32 GiB and 64 GiB", nil},
+		"distances":              {func(s *subject) { s.Distance = [][]int{{10, 10}, {10, 10}} }, "equal", nil},
+		"far-memory": {func(s *subject) {
 			s.Nodes = append(s.Nodes, topo.Node{ID: 2, MemTotal: 16 << 30, Allowed: true})
 			s.Memory = append(s.Memory, topo.NodeMemory{Kind: topo.HBM})
 			s.Settings.PageCacheByNode = []int64{0, 0, 0}
 		}, "16 GiB HBM", nil},
-		"thp":                  {func(s *topo.Survey) { s.Settings.THP = "never" }, "are off", nil},
-		"thp-defrag":           {func(s *topo.Survey) { s.Settings.THPDefrag = "always" }, "at once", nil},
-		"huge-pages-set-aside": {func(s *topo.Survey) { s.HugePages = []topo.HugePool{{PageBytes: 1 << 30, Total: 32, Free: 32}} }, "32 GiB", nil},
-		"huge-pages-empty":     {func(s *topo.Survey) { s.HugePages = []topo.HugePool{{PageBytes: 2 << 20}} }, "empty", nil},
-		"governor":             {func(s *topo.Survey) { s.Settings.Governor = "powersave" }, "powersave of driver acpi-cpufreq", []string{"governor-slow"}},
-		"governor-slow":        {func(s *topo.Survey) { s.Settings.Governor = "performance,schedutil" }, "schedutil", nil},
-		"turbo":                {func(s *topo.Survey) { s.Settings.Turbo = "off" }, "are off", nil},
-		"temperature": {func(s *topo.Survey) {
+		"thp":                  {func(s *subject) { s.Settings.THP = "never" }, "are off", nil},
+		"thp-defrag":           {func(s *subject) { s.Settings.THPDefrag = "always" }, "at once", nil},
+		"huge-pages-set-aside": {func(s *subject) { s.HugePages = []topo.HugePool{{PageBytes: 1 << 30, Total: 32, Free: 32}} }, "32 GiB", nil},
+		"huge-pages-empty":     {func(s *subject) { s.HugePages = []topo.HugePool{{PageBytes: 2 << 20}} }, "empty", nil},
+		"governor":             {func(s *subject) { s.Settings.Governor = "powersave" }, "powersave of driver acpi-cpufreq", []string{"governor-slow"}},
+		"governor-slow":        {func(s *subject) { s.Settings.Governor = "performance,schedutil" }, "schedutil", nil},
+		"turbo":                {func(s *subject) { s.Settings.Turbo = "off" }, "are off", nil},
+		"temperature": {func(s *subject) {
 			s.Thermal = []topo.ThermalZone{{Zone: "z0", Type: "x86_pkg_temp", Celsius: 97, Readable: true}}
 		}, "z0 x86_pkg_temp 97 °C", nil},
-		"power-limit": {func(s *topo.Survey) {
+		"power-limit": {func(s *subject) {
 			s.Power = []topo.PowerZone{{Zone: "intel-rapl:0", Limits: []topo.PowerLimit{{Name: "long_term", Watts: 150, MaxWatts: 350}}}}
 		}, "150 W of 350 W", nil},
-		"smt":          {func(s *topo.Survey) { s.SMT = 2 }, "2 threads", nil},
-		"tier":         {func(s *topo.Survey) { s.ISA.Tiers = []string{"go"} }, "AVX2", nil},
-		"architecture": {func(s *topo.Survey) { s.Arch, s.ISA.Tiers = "aarch64", []string{"go"} }, "aarch64", nil},
-		"flat-guest": {func(s *topo.Survey) {
+		"smt":          {func(s *subject) { s.SMT = 2 }, "2 threads", nil},
+		"tier":         {func(s *subject) { s.ISA.Tiers = []string{"go"} }, "AVX2", nil},
+		"architecture": {func(s *subject) { s.Arch, s.ISA.Tiers = "aarch64", []string{"go"} }, "aarch64", nil},
+		"flat-guest": {func(s *subject) {
 			s.Settings.Hypervisor = true
 			s.Packages = make([]topo.Package, 8)
 		}, "8 packages of one CPU each", []string{"hypervisor"}},
-		"hypervisor":      {func(s *topo.Survey) { s.Settings.Hypervisor = true }, "virtual machine", nil},
-		"caches-not-told": {func(s *topo.Survey) { s.Caches = nil }, "caches", nil},
-		"memory-channels": {func(*topo.Survey) {}, "channels", nil},
-		"mitigations":     {func(s *topo.Survey) { s.Settings.Mitigations = []string{"spectre_v2: Mitigation: Retpolines"} }, "1 mitigation", nil},
-		"gather":          {func(s *topo.Survey) { s.Settings.Mitigations = []string{"gather_data_sampling: Mitigation: Microcode"} }, "gather", []string{"mitigations"}},
-		"address-space":   {func(s *topo.Survey) { s.Settings.AddressSpace = 1 << 30 }, "ulimit -v is 1 GiB", nil},
-		"locked-memory":   {func(s *topo.Survey) { s.Settings.Memlock = 8 << 20 }, "ulimit -l is 8 MiB", nil},
-		"overcommit":      {func(s *topo.Survey) { s.Settings.Overcommit = "2" }, "overcommit_memory=2", nil},
-		"clock-source":    {func(s *topo.Survey) { s.Settings.ClockSource = "hpet" }, "hpet", nil},
-		"isolated":        {func(s *topo.Survey) { s.Settings.Isolated = []int{2, 3} }, "2-3", nil},
-		"accelerators": {func(s *topo.Survey) {
+		"hypervisor":      {func(s *subject) { s.Settings.Hypervisor = true }, "virtual machine", nil},
+		"caches-not-told": {func(s *subject) { s.Caches = nil }, "caches", nil},
+		"memory-channels": {func(*subject) {}, "channels", nil},
+		"mitigations":     {func(s *subject) { s.Settings.Mitigations = []string{"spectre_v2: Mitigation: Retpolines"} }, "1 mitigation", nil},
+		"gather":          {func(s *subject) { s.Settings.Mitigations = []string{"gather_data_sampling: Mitigation: Microcode"} }, "gather", []string{"mitigations"}},
+		"address-space":   {func(s *subject) { s.Settings.AddressSpace = 1 << 30 }, "ulimit -v is 1 GiB", nil},
+		"locked-memory":   {func(s *subject) { s.Settings.Memlock = 8 << 20 }, "ulimit -l is 8 MiB", nil},
+		"overcommit":      {func(s *subject) { s.Settings.Overcommit = "2" }, "overcommit_memory=2", nil},
+		"clock-source":    {func(s *subject) { s.Settings.ClockSource = "hpet" }, "hpet", nil},
+		"isolated":        {func(s *subject) { s.Settings.Isolated = []int{2, 3} }, "2-3", nil},
+		"accelerators": {func(s *subject) {
 			s.DSA = []topo.Accelerator{{Name: "dsa0", Queues: []topo.Queue{{Name: "wq0.0", State: "enabled", Type: "user", Why: "no"}}}}
 		}, "wq0.0: no", nil},
-		"missing": {func(s *topo.Survey) { s.Missing = []string{"a", "b"} }, "2 things", nil},
+		"huge-pages-not-given": {func(s *subject) {
+			s.here = &figures{Small: pageRates{Read: 20e9, Walk: 20e-9}, Huge: pageRates{Read: 25e9, Walk: 10e-9}, HugeShare: 0.3}
+		}, "huge pages for 30 % of memory", nil},
+		"clock-low": {func(s *subject) {
+			s.here = &figures{Clock: 1.3e9, Stated: 2.6e9, StatedBy: "/proc/cpuinfo"}
+		}, "1.30 GHz, /proc/cpuinfo says 2.60 GHz", nil},
+		"stolen-time": {func(s *subject) { s.here = &figures{Noise: measure.Noise{Steal: 0.12}} }, "12 %", nil},
+		"busy":        {func(s *subject) { s.here = &figures{Noise: measure.Noise{OtherLoad: 1.5}} }, "1.5 of 8 CPUs", nil},
+		"missing":     {func(s *subject) { s.Missing = []string{"a", "b"} }, "2 things", nil},
 	}
 	for _, r := range rules {
 		c, ok := cases[r.id]
@@ -112,7 +121,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("rule %s has no case", r.id)
 			continue
 		}
-		s := healthy()
+		s := &subject{Survey: healthy()}
 		c.change(s)
 		rep := check(s)
 		i := slices.IndexFunc(rep.Findings, func(f finding) bool { return f.ID == r.id })
@@ -121,6 +130,14 @@ func TestRules(t *testing.T) {
 			continue
 		}
 		f := rep.Findings[i]
+		if r.reads == "" {
+			t.Errorf("%s: does not say what it reads", r.id)
+		}
+		for line := range strings.SplitSeq(f.Mend, "\n") {
+			if width(line) > 70 {
+				t.Errorf("%s: %q has %d columns; 80 less the indent are 70", r.id, line, width(line))
+			}
+		}
 		if f.Effect == "" || f.Mend == "" || f.Severity != r.severity || !strings.Contains(f.What+"; "+f.Effect, c.what) {
 			t.Errorf("%s: %+v, want %q", r.id, f, c.what)
 		}
@@ -140,7 +157,7 @@ func TestRules(t *testing.T) {
 
 // A tree that tells nothing has few findings, and says which tests could not be made.
 func TestUnknown(t *testing.T) {
-	r := check(&topo.Survey{Settings: topo.Settings{Memlock: -2, AddressSpace: -2}, Machine: topo.Machine{CPUs: []topo.CPU{{}}, Affinity: []int{0}, Nodes: []topo.Node{{CPUs: []int{0}, Allowed: true}}}})
+	r := check(&subject{Survey: &topo.Survey{Settings: topo.Settings{Memlock: -2, AddressSpace: -2}, Machine: topo.Machine{CPUs: []topo.CPU{{}}, Affinity: []int{0}, Nodes: []topo.Node{{CPUs: []int{0}, Allowed: true}}}}})
 	for _, id := range []string{"thp", "governor", "turbo", "numa-balancing", "tier", "mitigations", "power-limit", "address-space", "locked-memory"} {
 		if !slices.Contains(r.Unknown, id) {
 			t.Errorf("%s is not among the unknown %v", id, r.Unknown)

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/term"
-
 	"ck/internal/cli"
 	"ck/internal/topo"
 )
@@ -322,18 +320,6 @@ func commonCaches(s *topo.Survey) []string {
 		out = append(out, fmt.Sprintf("%d × %s", c.Count, text))
 	}
 	return out
-}
-
-// drawText prints the drawing in characters.
-func (p *program) drawText(s *topo.Survey) error {
-	columns := p.width
-	if columns == 0 {
-		columns = 100
-		if w, _, err := term.GetSize(int(p.app.Out.Fd())); err == nil && w >= 40 {
-			columns = w
-		}
-	}
-	return drawText(p.app.Out, s, columns, !utf8Locale())
 }
 
 // utf8Locale reports whether the terminal's character set is UTF-8, as the environment says it.

@@ -2,9 +2,11 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +29,8 @@ type program struct {
 	width int
 	svg   string
 	force bool
+
+	noMeasure bool
 }
 
 const long = `Shows what this machine is, as the kernel tells it: packages, memory nodes and their distances, caches, cores, limits of the container, instruction sets, accelerators, power, settings. What the kernel does not tell is said to be not told.
@@ -48,7 +52,7 @@ func newProgram() *program {
 	g.Text(&p.root, "root", "", "", "DIR|FILE.tgz", "a saved tree instead of this machine")
 	g = cli.NewGroup(p.app.Root.Flags(), "Showing")
 	g.Bool(&p.draw, "draw", "", "a drawing in characters instead of the table")
-	g.Int(&p.width, "width", "", 0, 40, 1000, "N", "columns of the drawing; default: those of the terminal, else 100")
+	g.Int(&p.width, "width", "", 0, 40, 1000, "N", "columns of the output; default: those of the terminal, else COLUMNS")
 	g.Text(&p.svg, "svg", "", "", "FILE", "write a picture to FILE (- is stdout, instead of the table)")
 	g.Bool(&p.force, "force", "", "overwrite FILE")
 	p.checkCommand()
@@ -97,15 +101,27 @@ const examples = `  cktopo
   cktopo --draw
   cktopo --svg machine.svg
   cktopo check
+  cktopo check -m model.gguf
   cktopo gather machine.tgz
   cktopo --root machine.tgz check
   cktopo --json | jq .nodes
 `
 
+// checkList names all tests with what they read.
+func checkList() string {
+	var b strings.Builder
+	b.WriteString("What check looks at, what a finding is worth, and where the facts come from:\n\n")
+	for _, x := range rules {
+		fmt.Fprintf(&b, "  %-22s  %-7s  %s\n", x.id, x.severity, x.reads)
+	}
+	return b.String()
+}
+
 var manSections = []cli.Section{
+	{Title: "Checks", Text: checkList()},
 	{Title: "JSON", Text: `--json prints one document, schema ck.topo/1: schema, root (the saved tree, "" for this machine), workers (the CPUs on which a model's workers would run, and why), memory_available (bytes, and why), and the facts under the names of the table's sections. Lists are of numbers of CPUs and nodes. Sizes are bytes, unless the name says otherwise: latencies of memory are ns, its bandwidths MiB/s, energies uJ, limits watts, durations seconds. null is not told; so is -1 for a node, a package or a tier.
 
-check --json prints schema ck.topo.check/1: matters (how many findings do), findings, each with id, severity (serious, minor or note), what, effect, mend; looked_at, the number of tests; unknown, the ids of those whose files are not there.
+check --json prints schema ck.topo.check/1: matters (how many findings do), findings, each with id, severity (serious, minor or note), what, effect, basis (of the effect: computed or stated), measured ("" where the effect was not), mend (one command a line); looked_at, the number of tests that were made; unknown, the ids of those whose files are not there; unmeasured, of those that need a measurement; measured, the figures (null without any; 0 is not measured, not_measured says why; rates are bytes or operations a second, times seconds); model, where the pages of --model lie (null without it).
 
 gather --json prints schema ck.topo.gather/1: file, bytes, files, redacted, unreadable.`},
 	{Title: "Saved trees", Text: `A saved tree is a folder, or a tar file packed with gzip, that holds sys, proc and, where they are mounted elsewhere, the cgroups. Symbolic links in it are relative. gather makes one from the files that the page was made of, and no others. It leaves out host names, serial numbers, MAC addresses, GUIDs, the descriptions of InfiniBand nodes, and of the kernel's command line all but what concerns CPUs and memory. Files that could not be read are named in errors.txt, with the reason.`},

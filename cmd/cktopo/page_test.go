@@ -45,7 +45,7 @@ func inspect(t *testing.T, file string) topo.Survey {
 func pageOf(t *testing.T, s *topo.Survey, plain bool) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := writePage(&b, s, plain); err != nil {
+	if err := writePage(&b, s, plain, pageWidth); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -213,8 +213,8 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.WriteString("\n")
-		r := check(&s)
-		if err := r.write(&b, false); err != nil {
+		r := check(&subject{Survey: &s})
+		if err := r.write(&b, false, pageWidth); err != nil {
 			t.Fatal(err)
 		}
 		golden := filepath.Join("testdata", name+".txt")

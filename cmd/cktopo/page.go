@@ -1,0 +1,239 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ck/internal/cli"
+	"ck/internal/topo"
+)
+
+// show prints the page, or what the flags ask for instead.
+func (p *program) show() error {
+	if p.draw && (p.app.Common.JSON || p.app.Common.Plain) {
+		return cli.Usage("--draw: is for people; leave out --json and --plain")
+	}
+	s, err := p.survey()
+	if err != nil {
+		return err
+	}
+	if p.svg != "" {
+		if err := p.writeSVG(&s); err != nil {
+			return err
+		}
+		if p.svg == "-" {
+			return nil
+		}
+	}
+	switch {
+	case p.app.Common.JSON:
+		return writeJSON(p.app.Out, &s, p.root)
+	case p.draw:
+		return drawText(p.app.Out, &s, p.columns(drawWidth), !utf8Locale())
+	}
+	return writePage(p.app.Out, &s, p.app.Common.Plain, p.columns(pageWidth))
+}
+
+// A section is a part of the page: facts, then tables. People read it indented and wrapped, programs (--plain) as one fact a line.
+type section struct {
+	name   string
+	facts  []fact
+	tables []cli.Table
+}
+
+// A fact is a line of a section. One with parts is a thing with several properties: one line for people, one for each part with --plain.
+type fact struct {
+	name, value string
+	parts       []fact
+}
+
+// add appends a fact, unless there is nothing to say.
+func (sec *section) add(name, value string) {
+	if value != "" {
+		sec.facts = append(sec.facts, fact{name: name, value: value})
+	}
+}
+
+// addTable appends a table, unless it is empty.
+func (sec *section) addTable(t cli.Table) {
+	if len(t.Rows) > 0 {
+		sec.tables = append(sec.tables, t)
+	}
+}
+
+// tableSection is a section of one table.
+func tableSection(name string, t cli.Table) section {
+	sec := section{name: name}
+	sec.addTable(t)
+	return sec
+}
+
+// addThing appends a thing with its properties.
+func (sec *section) addThing(name string, properties ...any) *fact {
+	sec.facts = append(sec.facts, fact{name: name})
+	f := &sec.facts[len(sec.facts)-1]
+	f.add(properties...)
+	return f
+}
+
+// add appends properties, given as name, value, name, value. What is not told is left out: "" and negative numbers.
+func (f *fact) add(properties ...any) {
+	for i := 0; i < len(properties); i += 2 {
+		text := ""
+		switch v := properties[i+1].(type) {
+		case string:
+			text = v
+		case bool:
+			text = yesNo(v)
+		case int:
+			if v >= 0 {
+				text = strconv.Itoa(v)
+			}
+		}
+		if text != "" {
+			f.parts = append(f.parts, fact{name: properties[i].(string), value: text})
+		}
+	}
+}
+
+// text is the value with all parts.
+func (f *fact) text() string {
+	text := f.value
+	for i, part := range f.parts {
+		if i > 0 || text != "" {
+			text += ", "
+		}
+		text += part.name + " " + part.value
+	}
+	return text
+}
+
+// write is the section for people: its name, then everything indented by two.
+func (sec *section) write(w io.Writer, columns int) error {
+	var b strings.Builder
+	b.WriteString(sec.name + "\n")
+	label := 0
+	for _, f := range sec.facts {
+		label = max(label, min(24, width(f.name)))
+	}
+	for i := 0; i < len(sec.facts); {
+		f := sec.facts[i]
+		value := f.text()
+		j := i + 1
+		for j < len(sec.facts) && len(f.parts) > 0 && strings.ReplaceAll(sec.facts[j].text(), sec.facts[j].name, f.name) == value {
+			j++ // a thing like the one before, but for its name
+		}
+		if j > i+1 {
+			value = fmt.Sprintf("and %d more like it: %s", j-i-1, value)
+		}
+		i = j
+		item(&b, 2, label+2, f.name, value, min(columns, pageWidth))
+	}
+	for i := range sec.tables {
+		if i > 0 || len(sec.facts) > 0 {
+			b.WriteString("\n")
+		}
+		var text strings.Builder
+		t := fit(sec.tables[i], columns-2)
+		if err := t.Write(&text, false); err != nil {
+			return err
+		}
+		for line := range strings.Lines(text.String()) {
+			b.WriteString("  " + line)
+		}
+	}
+	_, err := io.WriteString(w, printable(b.String()))
+	return err
+}
+
+// writePlain is the section as one fact a line: "section name<TAB>value".
+func (sec *section) writePlain(w io.Writer) error {
+	var b strings.Builder
+	for _, f := range sec.facts {
+		if f.value != "" {
+			fmt.Fprintf(&b, "%s %s\t%s\n", sec.name, f.name, f.value)
+		}
+		for _, part := range f.parts {
+			fmt.Fprintf(&b, "%s %s %s\t%s\n", sec.name, f.name, part.name, part.value)
+		}
+	}
+	for i := range sec.tables {
+		if err := sec.tables[i].Write(&b, true); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, printable(b.String()))
+	return err
+}
+
+// writeSections prints sections that have something to say, an empty line between two.
+func writeSections(w io.Writer, all []section, plain bool, columns int) error {
+	all = slices.DeleteFunc(all, func(sec section) bool { return len(sec.facts) == 0 && len(sec.tables) == 0 })
+	for i := range all {
+		var err error
+		switch {
+		case plain:
+			err = all[i].writePlain(w)
+		case i > 0:
+			if _, err = io.WriteString(w, "\n"); err == nil {
+				err = all[i].write(w, columns)
+			}
+		default:
+			err = all[i].write(w, columns)
+		}
+		if err != nil {
+			return cli.OutError(err)
+		}
+	}
+	return nil
+}
+
+// page makes the sections of a survey.
+type page struct {
+	s    *topo.Survey
+	full bool // nothing is shortened
+	list int  // columns of a list of numbers
+}
+
+// writePage prints the page of a machine.
+func writePage(w io.Writer, s *topo.Survey, plain bool, columns int) error {
+	p := page{s, plain, max(24, listWidth+columns-pageWidth)}
+	return writeSections(w, []section{p.machine(), p.limits(), p.packages(), p.memory(), p.distances(), p.caches(), p.cores(), p.isa(), p.huge(),
+		p.settings(), p.accelerators(), p.cxl(), p.rdma(), p.power(), p.thermal(), p.resctrl(), p.missing(), p.findings()}, plain, columns)
+}
+
+// numbers is a list of numbers of CPUs or nodes.
+func (p page) numbers(ids []int) string {
+	if p.full && len(ids) > 0 {
+		return strings.Join(ranges(ids), ",")
+	}
+	return shortList(ids, p.list)
+}
+
+// shownMissing is how many sentences of what is missing people are shown.
+const shownMissing = 10
+
+func (p page) missing() section {
+	sec := section{name: "missing"}
+	for i, m := range p.s.Missing {
+		if i == shownMissing && !p.full {
+			sec.add("more", plural(len(p.s.Missing)-i, "sentence")+"; --plain has all")
+			break
+		}
+		sec.add(strconv.Itoa(i+1), m)
+	}
+	return sec
+}
+
+// findings says how many there are; the check command says which.
+func (p page) findings() section {
+	r := check(&subject{Survey: p.s})
+	text := "nothing found"
+	if n := len(r.Findings); n > 0 {
+		text = fmt.Sprintf("%d, of which %d serious; cktopo check lists them", n, r.Matters)
+	}
+	return section{name: "check", facts: []fact{{name: "findings", value: text}}}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ck/internal/topo"
+)
+
+func (p page) accelerators() section {
+	sec := section{name: "accelerators"}
+	for _, a := range p.s.DSA {
+		batch := "none"
+		if a.MaxBatch > 0 {
+			batch = strconv.Itoa(a.MaxBatch)
+		}
+		sec.addThing(a.Name, "type", a.Type, "state", a.State, "version", a.Version, "node", a.Node, "groups", a.MaxGroups, "queues", a.MaxQueues,
+			"engines", a.MaxEngines, "engines in groups", a.Engines, "entries", a.QueueSizes, "transfer", told(a.MaxTransfer), "batch", batch,
+			"read buffers", a.ReadBuffers, "read buffer limit", a.ReadBufferLimit, "shared virtual memory", a.PASID, "configurable", a.Configurable,
+			"clients", a.Clients, "major", a.Major, "operations", a.OpCap, "capabilities", a.GenCap, "command status", a.CmdStatus, "errors", a.Errors)
+		for _, g := range a.Groups {
+			sec.addThing(g.Name, "engines", orNone(strings.Join(g.Engines, " ")), "queues", orNone(strings.Join(g.Queues, " ")),
+				"traffic class A", g.TrafficClassA, "traffic class B", g.TrafficClassB, "uses the read buffer limit", g.UseReadBufferLimit,
+				"read buffers allowed", g.ReadBuffersAllowed, "reserved", g.ReadBuffersReserved, "descriptors in progress", g.DescProgressLimit,
+				"batches in progress", g.BatchProgressLimit)
+		}
+		for _, q := range a.Queues {
+			why := "because"
+			if q.Usable {
+				why = "but"
+			}
+			sec.addThing(q.Name, "state", q.State, "mode", q.Mode, "type", q.Type, "label", q.Label, "driver", q.Driver, "group", q.Group,
+				"entries", q.Size, "threshold", q.Threshold, "priority", q.Priority, "minor", q.Minor, "in use", q.Occupancy,
+				"block on fault", q.BlockOnFault, "address translation", !q.ATSDisable, "retries", q.EnqcmdsRetries, "transfer", told(q.MaxTransfer),
+				"batch", q.MaxBatch, "clients", q.Clients, "operations", q.OpConfig, "device", q.Device, "usable", q.Usable, why, q.Why)
+		}
+	}
+	return sec
+}
+
+// cxl leaves serial numbers and UUIDs out: pages are pasted into public places.
+func (p page) cxl() section {
+	sec, c := section{name: "CXL and DAX"}, &p.s.CXL
+	for _, m := range c.Memories {
+		f := sec.addThing(m.Name, "volatile", size(m.RAMBytes), "persistent", size(m.PMEMBytes), "firmware", m.Firmware, "node", m.Node)
+		if m.LabelBytes > 0 {
+			f.add("labels", size(m.LabelBytes))
+		}
+		if m.PayloadMax > 0 {
+			f.add("mailbox", size(m.PayloadMax))
+		}
+	}
+	for _, t := range c.Ports {
+		if f := sec.addThing(t.Name, "type", t.Type, "below", t.Parent); len(f.parts) == 0 {
+			f.value = "a root of the bus"
+		}
+	}
+	for _, d := range c.Decoders {
+		f := sec.addThing(d.Name, "type", d.Type, "address", hex(d.Start), "size", told(d.Bytes), "locked", d.Locked, "for", d.TargetType,
+			"targets", strings.Join(ranges(d.Targets), " "), "ways", d.Ways, "granularity", told(int64(d.Granularity)),
+			"can", strings.Join(d.Capabilities, " "), "mode", d.Mode)
+		if d.DPAStart >= 0 && d.DPASize > 0 {
+			f.add("on the device", hex(d.DPAStart)+", "+size(d.DPASize))
+		}
+		f.add("region", d.Region)
+	}
+	for _, r := range c.Regions {
+		sec.addThing(r.Name, "size", told(r.Bytes), "address", hex(r.Resource), "ways", r.Ways, "granularity", told(int64(r.Granularity)), "mode", r.Mode,
+			"committed", r.Committed, "targets", strings.Join(r.Targets, " "), "dax device", r.DAX, "as node", r.TargetNode)
+	}
+	for _, d := range c.DAX {
+		at := ""
+		if d.Resource >= 0 {
+			at = hex(d.Resource)
+		}
+		sec.addThing(d.Name, "size", told(d.Bytes), "alignment", told(d.Align), "address", at, "driver", d.Driver, "node", d.Node, "target node", d.TargetNode)
+	}
+	return sec
+}
+
+func hex(n int64) string { return fmt.Sprintf("%#x", n) }
+
+func (p page) rdma() section {
+	sec := section{name: "RDMA"}
+	for _, r := range p.s.RDMA {
+		f := sec.addThing(fmt.Sprintf("%s port %d", r.Device, r.Port), "state", r.State, "physical", r.Physical, "link", r.Link, "rate", r.Rate,
+			"node", r.Node, "near CPUs", strings.Join(ranges(r.LocalCPUs), ","), "type", r.Type, "node type", r.NodeType, "hardware", r.Hardware,
+			"board", r.Board, "PCI", strings.TrimSpace(r.PCIVendor+" "+r.PCIDevice), "firmware", r.Firmware, "verbs", r.Verbs,
+			"network devices", strings.Join(r.NetDevices, " "), "LID", r.LID, "LID mask", r.LIDMask, "manager's LID", r.SMLID,
+			"service level", r.SMSL, "capabilities", r.Capabilities, "GID types", strings.Join(r.GIDTypes, " and "))
+		for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
+			f.add(name, strconv.FormatInt(r.Counters[name], 10))
+		}
+	}
+	return sec
+}
+
+func (p page) power() section {
+	sec := section{name: "power"}
+	for _, z := range p.s.Power {
+		energy := "may not be read"
+		if z.Energy >= 0 {
+			energy = fmt.Sprintf("%.1f J", float64(z.Energy)/1e6)
+		}
+		f := sec.addThing(z.Zone, "name", z.Name, "enabled", z.Enabled, "energy", energy)
+		if z.Range > 0 {
+			f.add("wraps at", fmt.Sprintf("%.1f J", float64(z.Range)/1e6))
+		}
+		for _, l := range z.Limits {
+			text := watts(l.Watts)
+			if l.Seconds > 0 {
+				text += fmt.Sprintf(" over %.4g s", l.Seconds)
+			}
+			if l.MaxWatts > 0 {
+				text += ", at most " + watts(l.MaxWatts)
+			}
+			f.add("limit "+l.Name, text)
+		}
+	}
+	return sec
+}
+
+func watts(w float64) string {
+	if w <= 0 {
+		return "not told"
+	}
+	return fmt.Sprintf("%.4g W", w)
+}
+
+func (p page) thermal() section {
+	sec := section{name: "temperatures"}
+	for _, z := range p.s.Thermal {
+		text := "may not be read"
+		if z.Readable {
+			text = fmt.Sprintf("%.1f °C", z.Celsius)
+		}
+		f := sec.addThing(z.Zone, "type", z.Type, "is", text, "mode", z.Mode, "policy", z.Policy)
+		for i, t := range z.Trips {
+			f.add(fmt.Sprintf("trip %d", i), fmt.Sprintf("%s at %.1f °C", t.Type, t.Celsius))
+		}
+	}
+	return sec
+}
+
+func (p page) resctrl() section {
+	r, sec := p.s.Resctrl, section{name: "resctrl"}
+	if r == nil {
+		return sec
+	}
+	sec.add("counters", orNot(strings.Join(r.Features, " ")))
+	for _, d := range r.Domains {
+		sec.addThing(domainName(d), "total", counted(d.Total), "local", counted(d.Local), "occupancy", counted(d.Occupancy))
+	}
+	return sec
+}
+
+func domainName(d topo.ResctrlDomain) string {
+	name := fmt.Sprintf("L3 %d", d.L3)
+	if d.Node >= 0 {
+		name += fmt.Sprintf(" node %d", d.Node)
+	}
+	return name
+}
+
+// counted is a counter of bytes; a negative one is not there.
+func counted(n int64) string {
+	if n < 0 {
+		return "unavailable"
+	}
+	return size(n)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ck/internal/topo"
+)
+
+// memory is the nodes, then what HMAT says of them, then their memory-side caches.
+func (p page) memory() section {
+	s, sec := p.s, section{name: "memory"}
+	t := table("node", ">memory", ">free", "kind", ">package", ">CPUs", "numbers", "may be used")
+	access := table("access", "from nodes", ">read ns", ">write ns", ">read GB/s", ">write GB/s")
+	side := table("memory-side cache", ">size", ">line", "mapping", "writes")
+	tiers := slices.ContainsFunc(s.Memory, func(m topo.NodeMemory) bool { return m.Tier >= 0 })
+	if tiers {
+		t.Head, t.Right = append(t.Head, "tier"), append(t.Right, false)
+	}
+	for i, n := range s.Nodes {
+		m := topo.NodeMemory{Tier: -1, Package: -1}
+		if i < len(s.Memory) {
+			m = s.Memory[i]
+		}
+		name := fmt.Sprintf("node %d", n.ID)
+		total, free, kind := "-", "-", "-"
+		if n.MemTotal > 0 {
+			total, free = size(n.MemTotal), size(n.MemFree)
+		}
+		if m.Kind != topo.None {
+			kind = string(m.Kind)
+		}
+		row := []string{name, total, free, kind, dashNegative(m.Package), strconv.Itoa(len(n.CPUs)), p.numbers(n.CPUs), yesNo(n.Allowed)}
+		if tiers {
+			row = append(row, dashNegative(m.Tier))
+		}
+		t.Rows = append(t.Rows, row)
+		for class, a := range m.Access {
+			if a != nil && (p.full || a.ReadLatency+a.WriteLatency+a.ReadBandwidth+a.WriteBandwidth > 0) {
+				access.Rows = append(access.Rows, []string{fmt.Sprintf("%s, class %d", name, class), p.numbers(a.Initiators),
+					dash(a.ReadLatency), dash(a.WriteLatency), gbps(a.ReadBandwidth), gbps(a.WriteBandwidth)})
+			}
+		}
+		for _, c := range m.Caches {
+			mapping, writes := "indexed", "through"
+			if c.Direct {
+				mapping = "direct"
+			}
+			if c.WriteBack {
+				writes = "back"
+			}
+			side.Rows = append(side.Rows, []string{fmt.Sprintf("%s, cache %d", name, c.Index), told(c.Bytes), told(int64(c.LineBytes)), mapping, writes})
+		}
+	}
+	p.kinds(&sec)
+	sec.addTable(t)
+	sec.addTable(access)
+	sec.addTable(side)
+	return sec
+}
+
+// kinds says why memory is taken for something else than DRAM: of nodes in a row that are alike in one line.
+func (p page) kinds(sec *section) {
+	s := p.s
+	for i := 0; i < min(len(s.Nodes), len(s.Memory)); {
+		j := i + 1
+		for !p.full && j < min(len(s.Nodes), len(s.Memory)) && s.Memory[j].Kind == s.Memory[i].Kind && s.Memory[j].Why == s.Memory[i].Why {
+			j++
+		}
+		if m := s.Memory[i]; m.Why != "" && m.Kind != topo.DRAM {
+			name := fmt.Sprintf("node %d is %s", s.Nodes[i].ID, orNot(string(m.Kind)))
+			if j > i+1 {
+				name = fmt.Sprintf("nodes %d to %d are %s", s.Nodes[i].ID, s.Nodes[j-1].ID, m.Kind)
+			}
+			sec.add(name, m.Why)
+		}
+		i = j
+	}
+}
+
+// dashNegative is a number; negative ones are not told.
+func dashNegative(n int) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// gbps turns MiB/s into GB/s.
+func gbps(mib int) string {
+	if mib <= 0 {
+		return "-"
+	}
+	return strconv.FormatFloat(float64(mib)*(1<<20)/1e9, 'f', 1, 64)
+}
+
+// maxMatrix is how many nodes' distances are shown as a matrix.
+const maxMatrix = 16
+
+func (p page) distances() section {
+	s := p.s
+	if len(s.Distance) < 2 {
+		return section{}
+	}
+	sec := section{name: "distances"}
+	if len(s.Nodes) > maxMatrix && !p.full {
+		// Which distances there are, and how many of the ordered pairs have them.
+		pairs := map[int]int{}
+		for i, row := range s.Distance {
+			for j, d := range row {
+				if i != j {
+					pairs[d]++
+				}
+			}
+		}
+		var ds []int
+		for d := range pairs {
+			ds = append(ds, d)
+		}
+		slices.Sort(ds)
+		for k, d := range ds {
+			if k == 20 {
+				sec.add("more", plural(len(ds)-k, "value")+"; --plain has all")
+				break
+			}
+			sec.add(strconv.Itoa(d), plural(pairs[d], "ordered pair")+" of nodes")
+		}
+		return sec
+	}
+	t, to := table("from \\ to"), ""
+	if p.full {
+		t, to = table("from"), "to " // each fact says all
+	}
+	for _, n := range s.Nodes {
+		t.Head = append(t.Head, to+strconv.Itoa(n.ID))
+		t.Right = append(t.Right, true)
+	}
+	for i, row := range s.Distance {
+		if i >= len(s.Nodes) {
+			break
+		}
+		cells := []string{fmt.Sprintf("node %d", s.Nodes[i].ID)}
+		for j := range s.Nodes {
+			cell := "-"
+			if j < len(row) {
+				cell = strconv.Itoa(row[j])
+			}
+			cells = append(cells, cell)
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	sec.addTable(t)
+	return sec
+}
+
+func (p page) huge() section {
+	t := table("pool", ">pages", ">free", ">in all")
+	for _, h := range p.s.HugePages {
+		if h.Total == 0 && !p.full {
+			continue
+		}
+		name := size(h.PageBytes) + " pages"
+		if h.Node >= 0 {
+			name += fmt.Sprintf(", node %d", h.Node)
+		}
+		t.Rows = append(t.Rows, []string{name, strconv.FormatInt(h.Total, 10), strconv.FormatInt(h.Free, 10), size(h.Total * h.PageBytes)})
+	}
+	switch {
+	case len(t.Rows) > 0:
+		return tableSection("huge page pools", t)
+	case len(p.s.HugePages) > 0:
+		var sizes []string
+		for _, h := range p.s.HugePages {
+			if s := size(h.PageBytes); !slices.Contains(sizes, s) {
+				sizes = append(sizes, s)
+			}
+		}
+		return section{name: "huge page pools", facts: []fact{{name: "pools", value: "empty (" + strings.Join(sizes, ", ") + ")"}}}
+	}
+	return section{}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (p page) settings() section {
+	s, sec := &p.s.Settings, section{name: "settings"}
+	sec.add("transparent huge pages", s.THP)
+	sec.add("their defragmentation", s.THPDefrag)
+	sec.add("NUMA balancing", s.NUMABalancing)
+	sec.add("governor", s.Governor)
+	sec.add("frequency driver", s.Driver)
+	sec.add("turbo", s.Turbo)
+	sec.add("SMT control", s.SMTControl)
+	sec.add("swappiness", s.Swappiness)
+	swap := "none"
+	if s.SwapTotal > 0 {
+		swap = fmt.Sprintf("%s, %s in use", size(s.SwapTotal), size(s.SwapUsed))
+	}
+	sec.add("swap", swap)
+	sec.add("overcommit", s.Overcommit)
+	sec.add("zone reclaim", s.ZoneReclaim)
+	sec.add("clock source", s.ClockSource)
+	if len(s.Isolated) > 0 {
+		sec.add("isolated CPUs", p.numbers(s.Isolated))
+	}
+	if len(s.NoHzFull) > 0 {
+		sec.add("CPUs without ticks", p.numbers(s.NoHzFull))
+	}
+	for i, n := range s.PageCacheByNode {
+		if i < len(p.s.Nodes) && n > 0 {
+			sec.add(fmt.Sprintf("page cache of node %d", p.s.Nodes[i].ID), size(n))
+		}
+	}
+	for _, m := range s.Mitigations {
+		name, value, ok := strings.Cut(m, ": ")
+		if !ok {
+			name, value = "mitigation", m
+		}
+		sec.add(name, value)
+	}
+	return sec
+}
