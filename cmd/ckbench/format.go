@@ -16,6 +16,9 @@ import (
 // formatNames are the words of --output.
 var formatNames = []string{"md", "csv", "json", "jsonl", "sql", "gobench"}
 
+// plainFormat is what --plain makes of the table.
+const plainFormat = "plain"
+
 // writer prints results as they come.
 type writer struct {
 	w      io.Writer
@@ -33,6 +36,8 @@ func (x *writer) row(r *result) error {
 	switch x.format {
 	case "md":
 		return x.markdown(r)
+	case plainFormat:
+		return x.plain(r)
 	case "csv":
 		return x.csv(r)
 	case "jsonl":
@@ -95,8 +100,8 @@ func markdownWorth(r *result) []string {
 	}
 }
 
-// markdown is a row of a table that is aligned as plain text, too.
-func (x *writer) markdown(r *result) error {
+// cells are the columns of the table and those of a result.
+func (x *writer) cells(r *result) ([]markdownColumn, []string) {
 	cells := []string{r.ModelType, fmt.Sprintf("%.2f MiB", float64(r.ModelSize)/(1<<20)), fmt.Sprintf("%.2f M", float64(r.ModelParams)/1e6), r.Backends,
 		strconv.Itoa(r.Threads), r.Test, fixed(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", fixed(r.TS.Lo), fixed(r.TS.Hi), 100*r.TS.Level), fixed(r.GBps),
 		percent(r.ReadPct), fixed(r.GOPs), percent(r.PeakPct)}
@@ -109,10 +114,30 @@ func (x *writer) markdown(r *result) error {
 	if r.TS.N < 2 {
 		cells[7] = "–"
 	}
-	columns := markdownHead
 	if x.ablate {
-		columns, cells = slices.Concat(columns, ablateHead), append(cells, markdownWorth(r)...)
+		return slices.Concat(markdownHead, ablateHead), append(cells, markdownWorth(r)...)
 	}
+	return markdownHead, cells
+}
+
+// plain is a result as one fact a line, with model, test and threads in front.
+func (x *writer) plain(r *result) error {
+	columns, cells := x.cells(r)
+	cells[5] = r.name()
+	order := []int{0, 5, 4, 1, 2, 3}
+	for i := len(order); i < len(cells); i++ {
+		order = append(order, i)
+	}
+	t := cli.Table{Rows: [][]string{{}}}
+	for _, i := range order {
+		t.Head, t.Rows[0] = append(t.Head, columns[i].name), append(t.Rows[0], cells[i])
+	}
+	return writeTable(&t, x.w, true, 3)
+}
+
+// markdown is a row of a table that is aligned as plain text, too.
+func (x *writer) markdown(r *result) error {
+	columns, cells := x.cells(r)
 	if x.n == 1 {
 		head, rule := make([]string, len(cells)), "|"
 		for i, h := range columns {
@@ -326,13 +351,19 @@ func (p *program) printSteps(all []*result) error {
 					return cli.OutError(err)
 				}
 				phase = s.Phase
-				if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.name(), r.Threads, phase); err != nil {
-					return cli.OutError(err)
+				if !p.app.Common.Plain {
+					if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.name(), r.Threads, phase); err != nil {
+						return cli.OutError(err)
+					}
 				}
 				t = &cli.Table{Head: []string{"step", "items", "us", "% time", "GB/s", "% read", "GOP/s", "% peak", "peak"},
 					Right: []bool{false, true, true, true, true, true, true, true, false}}
 			}
-			t.Rows = append(t.Rows, s.cells())
+			cells := s.cells()
+			if p.app.Common.Plain {
+				cells[0] = fmt.Sprintf("%s (test %s, threads %d, %s)", s.Name, r.name(), r.Threads, phase)
+			}
+			t.Rows = append(t.Rows, cells)
 		}
 		if err := flush(); err != nil {
 			return cli.OutError(err)

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"ck/internal/cli"
 	"ck/internal/measure"
 )
 
@@ -213,5 +215,33 @@ func TestAblateFormats(t *testing.T) {
 	}
 	if alone.Worth.Alternated || len(alone.Warnings) != 1 {
 		t.Errorf("%+v", alone)
+	}
+}
+
+// Each line of the plain form names its fact: no two are alike up to the tab.
+func TestPlainNames(t *testing.T) {
+	a, b, c := sampleResult(50, 51), sampleResult(50, 51), sampleResult(50, 51)
+	b.Threads, c.Test = a.Threads+1, "tg9"
+	d := sampleResult(25)
+	d.Ablate = "fuse"
+	text := printed(t, plainFormat, a, b, c, d)
+	table := cli.Table{Head: []string{"level", "threads", "GB/s"}, Rows: [][]string{{"L1", "1", "90"}, {"L1", "2", "180"}, {"L2", "1", "60"}}}
+	var out bytes.Buffer
+	if err := writeTable(&table, &out, true, 2); err != nil {
+		t.Fatal(err)
+	}
+	if want := "L1 (threads 2) GB/s\t180\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, out.String())
+	}
+	if want := fmt.Sprintf("(test tg9, threads %d) t/s\t50.50\n", c.Threads); !strings.Contains(text, want) {
+		t.Errorf("%q is not in\n%s", want, text)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(text + out.String()) {
+		name, _, ok := strings.Cut(line, "\t")
+		if !ok || seen[name] {
+			t.Errorf("%q", line)
+		}
+		seen[name] = true
 	}
 }

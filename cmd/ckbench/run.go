@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -103,7 +104,7 @@ func (p *program) runCommand() {
 	g = cli.NewGroup(c.Flags(), "Output")
 	g.Enum(&o.format, "output", "o", "md", "FORMAT", formatNames, "form of the result; gobench is what benchstat reads")
 	g.Bool(&o.steps, "steps", "", "a table of the time of each step, too")
-	g.Text(&o.folded, "folded", "", "", "FILE", "write the steps' time as folded stacks, for flame graphs; - is stdout")
+	g.Text(&o.folded, "folded", "", "", "FILE", "write the steps' time as folded stacks, for flame graphs; - is stdout, without the table")
 	g.Bool(&o.force, "force", "", "overwrite the file of --folded")
 }
 
@@ -205,8 +206,11 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if p.app.Common.JSON {
 		o.format = "json"
 	}
-	if o.folded == "-" && o.format != "md" {
-		return cli.Usage("--folded: - is stdout, where the result goes; name a file")
+	if o.folded == "-" && (p.app.Given("output") || p.app.Common.JSON || o.steps) {
+		return cli.Usage("--folded: - is stdout, and then nothing else goes there; name a file")
+	}
+	if p.app.Common.Plain && o.format == "md" {
+		o.format = plainFormat
 	}
 	tests, err := o.tests()
 	if err != nil {
@@ -233,6 +237,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 		defer folded.Abort()
 	}
 	out := newWriter(p.app.Out, o.format)
+	if o.folded == "-" {
+		out.w = io.Discard
+	}
 	out.ablate = len(off) > 0
 	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps*(1+len(off))))
 	defer bar.Done()
@@ -300,7 +307,7 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if err := out.end(); err != nil {
 		return cli.OutError(err)
 	}
-	if o.steps && o.format == "md" {
+	if o.steps && (o.format == "md" || o.format == plainFormat) {
 		if err := p.printSteps(all); err != nil {
 			return err
 		}

@@ -126,7 +126,8 @@ type Mean struct {
 	Hi    float64 `json:"hi"`
 }
 
-// mean is the mean of a sum over all positions, with the normal interval of a ratio over blocks (Cochran 1977, 6.3).
+// mean is the mean of a sum over all positions, with the interval of a ratio over blocks (Cochran 1977, 6.3), by Student's distribution:
+// few blocks say little about their spread.
 func (q *Quality) mean(of func(b *blockSums) float64) Mean {
 	sum, n := 0.0, 0.0
 	for i := range q.blocks {
@@ -139,10 +140,24 @@ func (q *Quality) mean(of func(b *blockSums) float64) Mean {
 			d := of(&q.blocks[i]) - m.Value*float64(q.blocks[i].n)
 			ss += d * d
 		}
-		half := 1.96 * math.Sqrt(ss*k/(k-1)) / n
+		half := student95(len(q.blocks)-1) * math.Sqrt(ss*k/(k-1)) / n
 		m.Lo, m.Hi = m.Value-half, m.Value+half
 	}
 	return m
+}
+
+// student is the quantile 0.975 of Student's distribution for 1 to 30 degrees of freedom.
+var student = [...]float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
+	2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042}
+
+// student95 is that quantile for any number of degrees of freedom from 1; above 30 by the first term of its expansion about the normal
+// distribution (Abramowitz and Stegun 26.7.5), right to 0.003.
+func student95(free int) float64 {
+	if free <= len(student) {
+		return student[free-1]
+	}
+	const z = normal95
+	return z + (z*z*z+z)/(4*float64(free))
 }
 
 // through maps a mean with its interval.

@@ -144,3 +144,28 @@ func FuzzBase(f *testing.F) {
 		}
 	})
 }
+
+func TestStudent95(t *testing.T) {
+	for free, want := range map[int]float64{1: 12.706, 2: 4.303, 30: 2.042, 31: 2.0395, 60: 2.0003, 120: 1.9799, 1 << 30: 1.95996} {
+		if got := student95(free); !near(got, want, 0.003) {
+			t.Errorf("%d degrees of freedom: %g, want %g", free, got, want)
+		}
+	}
+	// The interval of two blocks holds the truth in 95 % of all cases.
+	rng := rand.New(rand.NewPCG(8, 9))
+	held := 0
+	const cases = 4000
+	for range cases {
+		var q Quality
+		for range 2 {
+			q.Block()
+			q.blocks[len(q.blocks)-1] = blockSums{n: 1, nll: rng.NormFloat64()}
+		}
+		if m := q.mean(func(b *blockSums) float64 { return b.nll }); m.Lo <= 0 && 0 <= m.Hi {
+			held++
+		}
+	}
+	if share := float64(held) / cases; share < 0.935 || share > 0.965 {
+		t.Errorf("the interval of two blocks holds the truth in %.1f %% of all cases", 100*share)
+	}
+}
