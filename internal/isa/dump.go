@@ -13,7 +13,7 @@ type Dump struct {
 	Signature               uint32
 	Family, Model, Stepping int
 	XCR0                    uint64   // the register states that the processor can enable
-	Names                   []string // features by their names in /proc/cpuinfo, sorted; those of the table below
+	Names                   []string // features by the names of the table below, sorted
 	Tiles                   *Tiles   // nil: no AMX
 }
 
@@ -36,7 +36,8 @@ const (
 	edx
 )
 
-// cpuidBits say where CPUID tells of a feature (Intel's SDM, volume 2A, CPUID; AMD's APM, volume 3, appendix E).
+// cpuidBits say where CPUID tells of a feature (Intel's SDM, volume 2A, CPUID; AMD's APM, volume 3, appendix E). Names are those of
+// /proc/cpuinfo but for kernelNames.
 var cpuidBits = []struct {
 	leaf     leaf
 	register int
@@ -65,11 +66,14 @@ var cpuidBits = []struct {
 	{leaf{0x80000001, 0}, ecx, 6, "sse4a"},
 }
 
-// Known picks those of some names in /proc/cpuinfo that a Dump would have, sorted.
+// kernelNames are those of /proc/cpuinfo (arch/x86/include/asm/cpufeatures.h) where they are others.
+var kernelNames = map[string]string{"sse3": "pni", "avx512_ifma": "avx512ifma", "avx512_vbmi": "avx512vbmi"}
+
+// Known picks those of some names in /proc/cpuinfo that a Dump would have, sorted, by the names that it would give them.
 func Known(names []string) []string {
 	var known []string
 	for _, b := range cpuidBits {
-		if slices.Contains(names, b.name) {
+		if slices.Contains(names, b.name) || slices.Contains(names, kernelNames[b.name]) {
 			known = append(known, b.name)
 		}
 	}

@@ -82,6 +82,17 @@ func TestDumpStates(t *testing.T) {
 	}
 }
 
+// The kernel calls some features otherwise than everybody else.
+func TestKernelNames(t *testing.T) {
+	flags := strings.Fields("fpu pni avx512ifma avx512vbmi avx512_vbmi2 avx2 sse4_1 hypervisor")
+	if got, want := Known(flags), strings.Fields("avx2 avx512_ifma avx512_vbmi avx512_vbmi2 sse3 sse4_1"); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Known(nil); got != nil {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
 func TestDumpFormats(t *testing.T) {
 	plain, err := ParseDump("# a comment\n0 0 7 756e6547 6c65746e 49656e69\n7 0 0 20 0 0\n7 1 10 10 10 10\n\n")
 	if err != nil || plain.Vendor != "GenuineIntel" || !slices.Equal(plain.Names, []string{"avx2"}) {

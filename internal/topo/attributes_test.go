@@ -160,6 +160,38 @@ func TestEveryAttribute(t *testing.T) {
 	}
 }
 
+// The memory of a node as HMAT, the tiers and the caches in front of it tell of it.
+func TestMemoryAttributes(t *testing.T) {
+	const node = "sys/devices/system/node/node1/"
+	s, err := Inspect(linkedTree(with(box(), map[string]string{
+		"sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 1024 kB", node + "meminfo": "Node 1 MemTotal: 2048 kB\nNode 1 MemFree: 1 kB",
+		node + "access0/initiators/node0": "-> ../../../node0", node + "access0/initiators/node1": "-> ../../../node1", node + "access0/initiators/read_latency": "110",
+		node + "access0/initiators/write_latency": "120", node + "access0/initiators/read_bandwidth": "30000", node + "access0/initiators/write_bandwidth": "20000",
+		node + "access1/initiators/node0": "-> ../../../node0", node + "access1/initiators/write_latency": "7",
+		node + "memory_side_cache/index1/size": "17179869184", node + "memory_side_cache/index1/line_size": "64", node + "memory_side_cache/index1/indexing": "0",
+		node + "memory_side_cache/index1/write_policy": "1", node + "memory_side_cache/index2/indexing": "1", node + "memory_side_cache/index2/write_policy": "0",
+		"sys/devices/virtual/memory_tiering/memory_tier4/nodelist": "0", "sys/devices/virtual/memory_tiering/memory_tier22/nodelist": "1",
+		node + "distance": "12 10", "sys/devices/system/node/node0/distance": "10 11"})), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := NodeMemory{Kind: DRAM, Why: "has CPUs", Tier: 22, Package: 1, Access: [2]*Access{{[]int{0, 1}, 110, 120, 30000, 20000}, {Initiators: []int{0}, WriteLatency: 7}},
+		Caches: []SideCache{{Index: 1, Bytes: 16 << 30, LineBytes: 64, Direct: true}, {Index: 2, WriteBack: true}}}
+	if !reflect.DeepEqual(s.Memory[1], want) {
+		t.Errorf("\n got %+v %+v %+v\nwant %+v %+v %+v", s.Memory[1], s.Memory[1].Access[0], s.Memory[1].Access[1], want, want.Access[0], want.Access[1])
+	}
+	if s.Memory[0].Tier != 4 || s.Memory[0].Access != [2]*Access{} {
+		t.Errorf("node 0: %+v", s.Memory[0])
+	}
+	if want := [][]int{{10, 11}, {12, 10}}; !reflect.DeepEqual(s.Distance, want) {
+		t.Errorf("distances %v, want %v", s.Distance, want)
+	}
+	packages := []Package{{ID: 0, CPUs: []int{0, 1, 2, 3}, Cores: 2, Nodes: []int{0}}, {ID: 1, CPUs: []int{4, 5, 6, 7}, Cores: 2, Nodes: []int{1}}}
+	if !reflect.DeepEqual(s.Packages, packages) {
+		t.Errorf("packages %+v, want %+v", s.Packages, packages)
+	}
+}
+
 // fields notes which fields of structs are other than zero somewhere.
 func fields(v reflect.Value, told map[string]bool) {
 	switch v.Kind() {

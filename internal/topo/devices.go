@@ -22,7 +22,8 @@ const (
 	maxWord     = 256  // bytes of a value; the longest, a mitigation's, have some 150
 )
 
-// entries is the names in a folder, 2 before 10; none if it is absent.
+// entries is the names in a folder, 2 before 10; none if it is absent. Names of devices stand in commands that people paste, so that those
+// with what a shell or a terminal obeys are left out; drivers give none such.
 func (r tree) entries(dir string) []string {
 	es := r.readDir(dir)
 	if len(es) > maxDevices {
@@ -31,7 +32,11 @@ func (r tree) entries(dir string) []string {
 	}
 	var names []string
 	for _, e := range es {
-		names = append(names, e.Name())
+		if n := e.Name(); len(n) <= maxWord && !strings.ContainsFunc(n, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"'`$;&|<>(){}[]*?!\\~#", c) }) {
+			names = append(names, n)
+		} else {
+			r.notes.add("%s/%s has a name that no driver gives, and was left out", dir, n)
+		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 	return names

@@ -336,6 +336,13 @@ func TestHostileTrees(t *testing.T) {
 				put(item{name: "sys/devices/system/cpu/" + n + "/topology/core_id", data: []byte("0")})
 			}
 		}), "<nil>", "cpu00 is no number that a machine has"},
+		{"names that a shell or a terminal obeys", archive(t, func(put func(item)) {
+			put(list)
+			for _, n := range []string{"sys/bus/dsa/devices/dsa0/state", "sys/bus/dsa/devices/wq0.0;reboot/size", "sys/class/infiniband/\x1b[31m/fw_ver", "sys/class/powercap/intel-rapl:`x`/name",
+				"sys/bus/dax/devices/" + strings.Repeat("x", 3000) + "/size"} {
+				put(item{name: n, data: []byte("1")})
+			}
+		}), "<nil>", "sys/class/infiniband/?[31m has a name that no driver gives"},
 		{"files where folders are expected", archive(t, func(put func(item)) {
 			put(list)
 			for _, n := range []string{nodeDir, dsaDir, cxlDir, daxDir, rdmaDir, powerDir, "sys/class/thermal", "sys/fs/resctrl/info", cpuDir + "/vulnerabilities", "cpuid", cpuDir + "/cpu0/cache"} {

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
-// maxAlike is how many sentences of one kind are worth reading.
-const maxAlike = 3
+const (
+	maxAlike    = 3   // sentences of one kind that are worth reading
+	maxSentence = 300 // bytes; names of a stranger's files can be long
+)
 
 // notes collects what is missing or makes no sense, one sentence each. A nil notes drops them: the engine does not ask.
 type notes struct {
@@ -32,9 +36,22 @@ func (n *notes) add(format string, args ...any) {
 		n.more[format]++
 		return
 	}
-	if s := fmt.Sprintf(format, args...); !slices.Contains(list, s) {
+	if s := readable(fmt.Sprintf(format, args...)); !slices.Contains(list, s) {
 		n.lists[format] = append(list, s)
 	}
+}
+
+// readable is a sentence without what a terminal would obey, and not too long.
+func readable(s string) string {
+	if len(s) > maxSentence {
+		s = s[:maxSentence] + "…"
+	}
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == utf8.RuneError || c >= 0x7f && c < 0xa0 {
+			return '?'
+		}
+		return c
+	}, s)
 }
 
 // unreadable notes a file that is there and cannot be read. Files that only root may read are no news.
