@@ -20,8 +20,8 @@ type Efficiency struct {
 
 // efficiencies are those of the matmuls alone; what else a walk does is counted apart.
 var efficiencies = map[quant.Type]Efficiency{
-	quant.Q8_0: {0.82, 0.65, "measured"},
-	quant.Q4_K: {0.79, 0.66, "measured"},
+	quant.Q8_0: {0.85, 0.65, "measured"},
+	quant.Q4_K: {0.81, 0.66, "measured"},
 	quant.BF16: {0.85, 0.85, "measured"},
 	quant.Q6_K: {0.80, 0.64, "measured"},
 	quant.Q5_K: {0.75, 0.64, "as Q6_K, less where reading is the limit: bound by taking the bits apart"},
@@ -35,6 +35,23 @@ var efficiencies = map[quant.Type]Efficiency{
 
 // direct is for types without kernels of their own: each walk decodes them to float32 panels and multiplies those.
 var direct = Efficiency{0.80, 0.60, "as F16, less for panels that were just decoded"}
+
+// On tiers without VNNI, VPMADDWD widens what VPMADDUBSW made and takes the same pipes: half of the peak is left, more where the activations'
+// scale holds for 256 elements and sums stay in 16 bits for longer. Measured: 15 and 25 % of the VNNI peak, which is twice AVX2's, for Q8_0 and
+// Q4_K_M (llama-3.2-1b, prompts of 512, one thread).
+const maddShare, maddShareK = 0.5, 0.75
+
+// computeShare is the share of the arithmetic peak that matmuls of a format reach, with VNNI or without.
+func computeShare(f *kernel.Format, madd bool) float64 {
+	x := EfficiencyOf(f.Type).Compute
+	switch {
+	case madd && f.Act == kernel.ActQ8:
+		return x * maddShare
+	case madd && f.Act == kernel.ActQ8K:
+		return x * maddShareK
+	}
+	return x
+}
 
 // EfficiencyOf is what matmuls of a weight type reach.
 func EfficiencyOf(t quant.Type) Efficiency {
@@ -68,10 +85,11 @@ var quantOps = map[kernel.ActKind]float64{kernel.ActQ8: 150, kernel.ActQ8K: 100,
 const (
 	// attendCompute is the share of the float32 peak that attention over many rows reaches, of the keys that are seen. Measured.
 	attendCompute = 0.51
-	// attendOne is that of one row, where the memory is no limit. Measured.
+	// attendOne is that of one row, where the memory is no limit. At least 0.55, as four query heads for a KV head keep up with 38 GB/s.
 	attendOne = 0.60
-	// attendRead is the share of the read bandwidth that attention of one row reaches. Measured: 88 % over an F16 cache.
-	attendRead = 0.88
+	// attendRead is the share of the read bandwidth that attention of one row reaches. Measured: 88 % over an F16 cache for itself, about 80 in
+	// walks after 4096 positions (docs/performance.md).
+	attendRead = 0.80
 	// attendHead is what a query head of a row takes to begin and to end. Measured: 16 us for the 32 heads of a layer of llama-3.2-1b.
 	attendHead = 0.5e-6
 	// itemSeconds is the fixed cost of an item of the plan for a worker: its code, operands and tables are in no cache where weights stream

@@ -265,6 +265,7 @@ func TestMonotonic(t *testing.T) {
 	for what, change := range map[string]func(*Run, *Limits){
 		"half the bandwidth": func(_ *Run, l *Limits) { l.Read /= 2 },
 		"half the peak":      func(_ *Run, l *Limits) { l.Peak = kinds(1e12, 5e11, 2.5e11) },
+		"no VNNI":            func(_ *Run, l *Limits) { l.Madd = true },
 		"two sockets":        func(_ *Run, l *Limits) { l.Sockets = 2 },
 		"a longer context":   func(r *Run, _ *Limits) { r.Context *= 4 },
 		"more sequences":     func(r *Run, _ *Limits) { r.Rows = 8 },

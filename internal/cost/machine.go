@@ -156,6 +156,7 @@ type Limits struct {
 	Read             float64            // bytes a second of all together
 	Core             float64            // bytes a second of one of them at most; 0: not told
 	Peak             map[string]float64 // operations a second by kind, of all together
+	Madd             bool               // integers are multiplied without VNNI
 }
 
 // TheoryBandwidth is that of the memory channels, bytes a second; 0 if not told.
@@ -207,7 +208,7 @@ func (m Machine) Peak(tier isa.Tier, kind string, n int) float64 {
 // nodes.
 func (m Machine) Limits(tier isa.Tier, n int) Limits {
 	cores := min(n, m.Cores)
-	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}}
+	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}, Madd: tier == isa.AVX2 || tier == isa.AVX512}
 	if m.ThreadsRead > 0 {
 		l.Read, l.Core = m.ThreadsRead, m.ThreadsRead/float64(n)
 	} else {

@@ -50,7 +50,7 @@ func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 			t.Meetings += meet(l)
 		case plan.Matmul:
 			m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
-			e := EfficiencyOf(f.Type)
+			e := Efficiency{Read: EfficiencyOf(f.Type).Read, Compute: computeShare(f, l.Madd)}
 			panels := blocks(m.Rows, f.PanelRows)
 			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels, l.Workers))
 			if f.Direct {
@@ -313,7 +313,7 @@ func (m *Model) Expect(x Machine, tier isa.Tier, workers int, tokens float64, ph
 	}
 	bound := x.Bound()
 	if x.Channels == 0 { // only measured roofs are known
-		bound = l
+		bound = x.Limits(x.KernelTier(), workers)
 	}
 	top, err := least(bound)
 	if err != nil {
