@@ -50,7 +50,8 @@ const maxResults = 64 << 20
 // readResults reads what run prints as json or jsonl. name is for errors.
 func readResults(name string, r io.Reader) ([]*result, error) {
 	var out []*result
-	d := json.NewDecoder(io.LimitReader(r, maxResults))
+	rest := &io.LimitedReader{R: r, N: maxResults}
+	d := json.NewDecoder(rest)
 	for {
 		var doc struct {
 			result
@@ -58,6 +59,8 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 			Host    *measure.Host `json:"host"`
 		}
 		switch err := d.Decode(&doc); {
+		case err != nil && rest.N == 0:
+			return nil, cli.Input("%s: has more than %d MiB; compare fewer results", name, maxResults>>20)
 		case errors.Is(err, io.EOF) && len(out) > 0:
 			return out, nil
 		case err != nil:

@@ -71,9 +71,12 @@ func (p *program) readText(name string) (string, error) {
 		defer f.Close()
 		in, where = f, name
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxText))
+	b, err := io.ReadAll(io.LimitReader(in, maxText+1))
 	if err != nil {
 		return "", err
+	}
+	if len(b) > maxText {
+		return "", cli.Input("%s: has more than %d MiB; give a part of it", where, maxText>>20)
 	}
 	if !utf8.Valid(b) {
 		return "", cli.Input("%s: is not UTF-8; convert the text, with iconv for example", where)

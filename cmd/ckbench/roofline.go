@@ -189,13 +189,20 @@ func (d *rooflineDoc) machine(ctx context.Context, m topo.Machine, n, samples in
 	})
 }
 
-// peak is the best rate of a kind with n threads, in GOP/s: integers need their own instructions, bfloat16 may use those of float32.
+// peak is the best rate of a kind with n threads, in GOP/s. bfloat16 may use the instructions of float32, and so does what has none of
+// its own: the portable loops know no other.
 func (d *rooflineDoc) peak(kind string, n int) float64 {
-	best := 0.0
+	best, f32 := 0.0, 0.0
 	for _, p := range d.Peaks {
-		if p.Threads == n && (p.Kind == kind || kind == measure.BF16 && p.Kind == measure.F32) {
+		if p.Threads == n && p.Kind == kind {
 			best = max(best, p.GOPs)
 		}
+		if p.Threads == n && p.Kind == measure.F32 {
+			f32 = max(f32, p.GOPs)
+		}
+	}
+	if best == 0 || kind == measure.BF16 {
+		return max(best, f32)
 	}
 	return best
 }

@@ -262,10 +262,10 @@ func (c *prover) checkRows(rows, picks int) error {
 				return at(fmt.Errorf("%s %s: reads version %d of %s, which holds %d", it.Do, it.Name, o.Val, p.Bufs[o.Buf].Name, holds[o.Buf]))
 			}
 		}
+		if p.Workers == 1 {
+			since = i // one after the other
+		}
 		for j := since; j <= i; j++ {
-			if j == i && len(it.Out) == 0 {
-				continue
-			}
 			if err := c.conflict(&p.Items[j], it, rows, picks); err != nil {
 				return at(err)
 			}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"ck/internal/measure"
+)
+
+func TestPeak(t *testing.T) {
+	d := &rooflineDoc{Peaks: []peakRow{{measure.F32, "a", 1, 100}, {measure.F32, "a", 2, 190}, {measure.Int8, "b", 2, 700}, {measure.BF16, "c", 2, 150}}}
+	for _, c := range []struct {
+		kind string
+		n    int
+		want float64
+	}{{measure.F32, 1, 100}, {measure.F32, 2, 190}, {measure.Int8, 2, 700}, {measure.BF16, 2, 190}, {measure.Int8, 1, 100}, {measure.F32, 3, 0}} {
+		if got := d.peak(c.kind, c.n); got != c.want {
+			t.Errorf("%s, %d threads: %g, want %g", c.kind, c.n, got, c.want)
+		}
+	}
+}
+
+// A step lies under the slope of the memory or under the peak of its arithmetic, whichever is lower, also where a CPU has no
+// instruction of its kind.
+func TestPlace(t *testing.T) {
+	d := &rooflineDoc{Peaks: []peakRow{{measure.F32, "a", 1, 100}}, Bandwidth: []bandwidthRow{{measure.DRAM, 1, 1 << 20, "x", 20}}}
+	low := d.place(stepRow{Name: "low", Phase: "p", Ops: 20, Bytes: 10, GOPs: 10, GBps: 5, Kind: measure.Int8}, 1)
+	if low.Bound != "memory" || low.Roof != 40 || low.RoofShare != 0.25 || low.ReadPct != 25 || low.PeakPct != 10 {
+		t.Errorf("%+v", low)
+	}
+	high := d.place(stepRow{Name: "high", Phase: "p", Ops: 1000, Bytes: 10, GOPs: 50, GBps: 0.5, Kind: measure.Int8}, 1)
+	if high.Bound != measure.Int8 || high.Roof != 100 || math.Abs(high.RoofShare-0.5) > 1e-12 {
+		t.Errorf("%+v", high)
+	}
+	d.Steps, d.OtherTime = []placed{low, high}, []otherTime{{"p", 0.1, 0.2}}
+	if _, err := json.Marshal(d); err != nil {
+		t.Error(err)
+	}
+	var b bytes.Buffer
+	if err := d.print(&b, true); err != nil || !strings.Contains(b.String(), "high (p) bound\tint8\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
