@@ -347,3 +347,34 @@ func FuzzText(f *testing.F) {
 		statSum(membership, "a")
 	})
 }
+
+// Where two files tell of one thing, both count: the affinity and the cpuset, nodes that name the same CPUs, rows of distances of which one
+// does not fit.
+func TestTwoWitnesses(t *testing.T) {
+	set := map[string]string{"proc/self/cgroup": "0::/a", "proc/self/mountinfo": v2mount, cg + "/a/cpuset.cpus.effective": "2-5", cg + "/a/cpuset.mems.effective": "0-1"}
+	m := must(t, fake(with(box(), set, map[string]string{"proc/self/status": "Cpus_allowed_list:\t4-7\nMems_allowed_list:\t1"})))
+	if !slices.Equal(m.Affinity, []int{4, 5}) || m.Nodes[0].Allowed || !m.Nodes[1].Allowed {
+		t.Errorf("affinity %v, nodes %+v", m.Affinity, m.Nodes)
+	}
+	m = must(t, fake(with(box(), set, map[string]string{"proc/self/status": "Cpus_allowed_list:\t0-7\nMems_allowed_list:\t0-1", cg + "/a/cpuset.mems.effective": "0"})))
+	if !slices.Equal(m.Affinity, []int{2, 3, 4, 5}) || !m.Nodes[0].Allowed || m.Nodes[1].Allowed {
+		t.Errorf("affinity %v, nodes %+v", m.Affinity, m.Nodes)
+	}
+	m = must(t, fake(with(box(), map[string]string{nodeDir + "/node0/cpulist": "1-6", nodeDir + "/node1/cpulist": "0-6"})))
+	for i, want := range []int{1, 0, 0, 0, 0, 0, 0, 0} { // CPU 7 is in none
+		if m.CPUs[i].Node != want {
+			t.Errorf("CPU %d is on node %d, want %d", i, m.CPUs[i].Node, want)
+		}
+	}
+	m = must(t, fake(with(box(), map[string]string{nodeDir + "/node0/cpulist": "-", nodeDir + "/node3/cpulist": "0-6"})))
+	if m.CPUs[7].Node != 1 {
+		t.Errorf("CPU 7 is on node %d, which is not there", m.CPUs[7].Node)
+	}
+	for _, row := range []string{"21", "21 10 30", "21 x", "21 -1", "21 65536", ""} {
+		r := fake(with(box(), map[string]string{nodeDir + "/node0/distance": "10 21", nodeDir + "/node1/distance": row}))
+		r.notes = &notes{}
+		if got := r.distances([]Node{{ID: 0}, {ID: 1}}); got != nil || row != "" && len(r.notes.all()) != 1 {
+			t.Errorf("row %q: %v, %q", row, got, r.notes.all())
+		}
+	}
+}
