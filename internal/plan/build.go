@@ -22,7 +22,7 @@ type Machine struct {
 // quantGrain is the number of columns that a cut must keep together where activations are quantized: the largest block.
 const quantGrain = 256
 
-// Build lays g out on m. The work is about linear in the workers and in the graph's steps: 15 ms for llama-3.1-8b, one row and 448 workers.
+// Build lays g out on m. Its work grows about as the workers and as the graph's steps, each by itself.
 // Errors name the step that has no realisation.
 func Build(g *graph.Graph, m Machine) (*Plan, error) {
 	if m.Workers < 1 || m.MaxRows < 1 || m.MaxPicks < 0 {
@@ -366,7 +366,7 @@ func (b *builder) barriers() {
 	if b.m.Workers == 1 && !b.m.Separate {
 		return // one after the other
 	}
-	c := prover{p: b.p}
+	c := newProver(b.p)
 	samples := b.p.sampleRows()
 	var out []Item
 	since := 0

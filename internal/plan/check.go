@@ -16,49 +16,67 @@ func (a rect) meets(b rect) bool {
 	return !a.empty() && !b.empty() && a.r0 < b.r1 && b.r0 < a.r1 && a.c0 < b.c1 && b.c0 < a.c1
 }
 
-// whole is all of a buffer in a walk of rows rows.
-func (p *Plan) whole(b BufID, rows, picks int) rect {
-	return rect{0, pickRows(p.Bufs[b].Picked, rows, picks), 0, p.Bufs[b].Width}
+// A use is all that decides which part of a buffer each worker touches in an item.
+type use struct {
+	cut       Cut
+	picked    bool // the item's rows are the picked ones
+	unit      int  // the operand's columns per unit of the cut
+	all       bool // the operand is all of the buffer
+	width     int  // of the buffer
+	bufPicked bool // the buffer's rows are the picked ones
+	cache     bool // the buffer is a cache
+	parts     bool // the buffer holds partial results
 }
 
-// regions appends to dst what worker w touches of operand o of an item, in a walk of rows rows.
-func (p *Plan) regions(dst []rect, it *Item, o Operand, w, rows, picks int) []rect {
-	n := pickRows(it.Picked, rows, picks)
-	whole := p.whole(o.Buf, rows, picks)
-	switch it.Cut.By {
+func (p *Plan) use(it *Item, o Operand) use {
+	b := &p.Bufs[o.Buf]
+	return use{it.Cut, it.Picked, o.Unit, o.All, b.Width, b.Picked, b.Cache != 0, b.Parts}
+}
+
+// A crew is the workers and rows of a walk.
+type crew struct{ workers, rows, picks int }
+
+// whole is all of the buffer.
+func (u *use) whole(c crew) rect { return rect{0, pickRows(u.bufPicked, c.rows, c.picks), 0, u.width} }
+
+// regions appends to dst what worker w touches.
+func (u *use) regions(dst []rect, w int, c crew) []rect {
+	n := pickRows(u.picked, c.rows, c.picks)
+	whole := u.whole(c)
+	switch u.cut.By {
 	case Rows:
-		lo, hi := Share(n, w, p.Workers)
+		lo, hi := Share(n, w, c.workers)
 		switch {
 		case lo >= hi:
 			return dst
-		case o.All:
+		case u.all:
 			return append(dst, whole)
 		}
 		return append(dst, rect{lo, hi, 0, whole.c1})
 	case Cols:
-		lo, hi := Share(it.Cut.N, w, p.Workers)
+		lo, hi := Share(u.cut.N, w, c.workers)
 		switch {
 		case lo >= hi:
 			return dst
-		case o.All:
+		case u.all:
 			return append(dst, whole)
 		}
-		return append(dst, rect{0, whole.r1, lo * o.Unit, min(hi*o.Unit, whole.c1)})
+		return append(dst, rect{0, whole.r1, lo * u.unit, min(hi*u.unit, whole.c1)})
 	case Tiles:
 		tiles := (n + TileRows - 1) / TileRows
-		lo, hi := Share(it.Cut.N*tiles, w, p.Workers)
+		lo, hi := Share(u.cut.N*tiles, w, c.workers)
 		for h := 0; lo < hi; lo = (h + 1) * tiles {
 			h = lo / tiles
 			t0, t1 := lo%tiles, min(hi-h*tiles, tiles)
-			r := rect{t0 * TileRows, min(t1*TileRows, n), h * o.Unit, (h + 1) * o.Unit}
-			if p.Bufs[o.Buf].Cache != 0 {
+			r := rect{t0 * TileRows, min(t1*TileRows, n), h * u.unit, (h + 1) * u.unit}
+			if u.cache {
 				r.r0, r.r1 = 0, n // earlier rows' keys
 			}
 			dst = append(dst, r)
 		}
 		return dst
 	default: // Split: the number of chunks is known to the walk alone; each worker has parts of its own
-		if o.All {
+		if u.all {
 			return append(dst, whole)
 		}
 		return append(dst, rect{0, n, w, w + 1})
@@ -68,30 +86,55 @@ func (p *Plan) regions(dst []rect, it *Item, o Operand, w, rows, picks int) []re
 // touched is regions for the sake of comparing with another item: what reads all of a Parts buffer reads the columns that Split
 // writes; where that one is cut otherwise, a tile's rows stand for all rows, since where tiles fall depends on the number of rows, and
 // the answer must hold for all of them; of a shared item every worker may touch everything.
-func (p *Plan) touched(dst []rect, it *Item, o Operand, w, rows, picks int, other Cut) []rect {
-	if it.Cut.Shared {
-		return append(dst, p.whole(o.Buf, rows, picks))
+func (u *use) touched(dst []rect, w int, c crew, other Cut) []rect {
+	if u.cut.Shared {
+		return append(dst, u.whole(c))
 	}
 	n := len(dst)
-	dst = p.regions(dst, it, o, w, rows, picks)
+	dst = u.regions(dst, w, c)
 	for i := n; i < len(dst); i++ {
 		r := &dst[i]
-		if it.Cut.By == Tiles && other != it.Cut {
-			r.r0, r.r1 = 0, pickRows(it.Picked, rows, picks)
+		if u.cut.By == Tiles && other != u.cut {
+			r.r0, r.r1 = 0, pickRows(u.picked, c.rows, c.picks)
 		}
-		if p.Bufs[o.Buf].Parts && o.All {
-			r.c1 = max(r.c1, p.Workers)
+		if u.parts && u.all {
+			r.c1 = max(r.c1, c.workers)
 		}
 	}
 	return dst
 }
 
-// A prover looks for workers that meet. It keeps its lists from one comparison to the next.
+// A prover looks for workers that meet. Layers ask the same questions over and over; each is answered once.
 type prover struct {
-	p      *Plan
-	rects  []rect
-	claims []claim
-	open   [2][]claim
+	p       *Plan
+	answers map[question]answer
+	areas   map[covering]int
+	rects   []rect
+	claims  []claim
+	open    [2][]claim
+}
+
+func newProver(p *Plan) *prover {
+	return &prover{p: p, answers: map[question]answer{}, areas: map[covering]int{}}
+}
+
+// A question is whether two workers meet in a buffer that two items use, or one item twice.
+type question struct {
+	a, b use
+	same bool // it is one item
+	crew crew
+}
+
+// An answer is that worker w in the first item meets worker v in the second, if any two meet.
+type answer struct {
+	w, v  int
+	meets bool
+}
+
+// A covering is how much of a buffer all workers together touch.
+type covering struct {
+	use  use
+	crew crew
 }
 
 // A claim is a rectangle of a buffer that a worker touches in one of two items.
@@ -100,6 +143,9 @@ type claim struct {
 	worker int
 	second bool // of the second item
 }
+
+// crew is the plan's workers in a walk of so many rows.
+func (c *prover) crew(rows, picks int) crew { return crew{c.p.Workers, rows, picks} }
 
 // conflict says how a worker in item b touches what another worker writes in item a, or writes what another one touches there; nil
 // if none does. Within one item the workers' shares are compared: nobody takes over what another one has begun.
@@ -120,13 +166,8 @@ func (c *prover) conflict(a, b *Item, rows, picks int) error {
 					}
 					continue
 				}
-				c.claims = c.claims[:0]
-				for w := range p.Workers {
-					c.claim(a, ox, w, rows, picks, b, false)
-					c.claim(b, oy, w, rows, picks, a, true)
-				}
-				if w, v, ok := c.meeting(); ok {
-					return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, v, what, p.Bufs[oy.Buf].Name, w, a.Do, a.Name)
+				if x := c.ask(question{p.use(a, ox), p.use(b, oy), a == b, c.crew(rows, picks)}); x.meets {
+					return fmt.Errorf("%s %s: worker %d %s %s that worker %d has in %s %s", b.Do, b.Name, x.v, what, p.Bufs[oy.Buf].Name, x.w, a.Do, a.Name)
 				}
 			}
 		}
@@ -141,12 +182,31 @@ func (c *prover) conflict(a, b *Item, rows, picks int) error {
 	return check(a.In, b.Out, "writes")
 }
 
-// claim lists what worker w touches of operand o of item it, for a comparison with another item.
-func (c *prover) claim(it *Item, o Operand, w, rows, picks int, other *Item, second bool) {
-	if it == other {
-		c.rects = c.p.regions(c.rects[:0], it, o, w, rows, picks)
+// ask answers a question.
+func (c *prover) ask(q question) answer {
+	x, ok := c.answers[q]
+	if !ok {
+		c.claims = c.claims[:0]
+		for w := range q.crew.workers {
+			c.claim(&q.a, w, &q, false)
+			c.claim(&q.b, w, &q, true)
+		}
+		x = c.meeting()
+		c.answers[q] = x
+	}
+	return x
+}
+
+// claim lists what worker w touches in one of the items of a question.
+func (c *prover) claim(u *use, w int, q *question, second bool) {
+	other := q.b.cut
+	if second {
+		other = q.a.cut
+	}
+	if q.same {
+		c.rects = u.regions(c.rects[:0], w, q.crew)
 	} else {
-		c.rects = c.p.touched(c.rects[:0], it, o, w, rows, picks, other.Cut)
+		c.rects = u.touched(c.rects[:0], w, q.crew, other)
 	}
 	for _, r := range c.rects {
 		if !r.empty() {
@@ -155,13 +215,12 @@ func (c *prover) claim(it *Item, o Operand, w, rows, picks int, other *Item, sec
 	}
 }
 
-// meeting finds claims of different workers, one on either item, that have an element in common: worker w on the first item, v on the
-// second.
+// meeting finds claims of different workers, one on either item, that have an element in common.
 //
 // It sweeps over the columns, or over the rows if those tell the claims apart, and compares each claim with those of the other item that
 // have begun and not ended. Where no two workers meet, few claims are open at a time, and the work is about linear in the workers;
 // comparing each with each takes the square, seconds for hundreds of workers.
-func (c *prover) meeting() (w, v int, ok bool) {
+func (c *prover) meeting() answer {
 	rows, cols := 0, 0
 	for i := 1; i < len(c.claims); i++ {
 		if c.claims[i].r0 != c.claims[i-1].r0 {
@@ -194,14 +253,14 @@ func (c *prover) meeting() (w, v int, ok bool) {
 				continue
 			}
 			if x.second {
-				return y.worker, x.worker, true
+				return answer{y.worker, x.worker, true}
 			}
-			return x.worker, y.worker, true
+			return answer{x.worker, y.worker, true}
 		}
 		*others = still
 		*own = append(*own, x)
 	}
-	return 0, 0, false
+	return answer{}
 }
 
 // overlap reports whether two buffers share memory of the arena.
@@ -222,7 +281,7 @@ var arities = [codes]struct{ in, out, w0, w1 int }{
 // what the plan ends with. It holds for the plan's number of workers, and is asked for walks of one row, of a few and many tiles, and
 // of MaxRows rows.
 func (p *Plan) Check() error {
-	c := prover{p: p}
+	c := newProver(p)
 	for _, rows := range append([]int{1}, p.sampleRows()...) {
 		if err := c.checkRows(rows, min(rows, p.MaxPicks)); err != nil {
 			return fmt.Errorf("%d rows, %d workers: %w", rows, p.Workers, err)
@@ -322,19 +381,22 @@ func (p *Plan) checkOperands(it *Item) error {
 
 // covers checks that the workers together write all of the output (that they do not write anything twice is conflict's part).
 func (c *prover) covers(it *Item, o Operand, rows, picks int) error {
-	p := c.p
-	buf := &p.Bufs[o.Buf]
+	buf := &c.p.Bufs[o.Buf]
 	if buf.Parts {
 		return nil
 	}
-	area := 0
-	for w := range p.Workers {
-		c.rects = p.regions(c.rects[:0], it, o, w, rows, picks)
-		for _, r := range c.rects {
-			if !r.empty() {
-				area += (r.r1 - r.r0) * (r.c1 - r.c0)
+	k := covering{c.p.use(it, o), c.crew(rows, picks)}
+	area, ok := c.areas[k]
+	if !ok {
+		for w := range c.p.Workers {
+			c.rects = k.use.regions(c.rects[:0], w, k.crew)
+			for _, r := range c.rects {
+				if !r.empty() {
+					area += (r.r1 - r.r0) * (r.c1 - r.c0)
+				}
 			}
 		}
+		c.areas[k] = area
 	}
 	if want := pickRows(buf.Picked, rows, picks) * buf.Width; area != want {
 		return fmt.Errorf("%s %s: writes %d of %d elements of %s", it.Do, it.Name, area, want, buf.Name)

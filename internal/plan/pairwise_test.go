@@ -15,11 +15,13 @@ func (p *Plan) Pairwise(a, b *Item, rows, picks int) error {
 	if a != b && a.Cut.Shared && b.Cut.Shared {
 		return fmt.Errorf("both are shared")
 	}
+	c := crew{p.Workers, rows, picks}
 	touched := func(it, other *Item, o Operand, w int) []rect {
+		u := p.use(it, o)
 		if it == other {
-			return p.regions(nil, it, o, w, rows, picks)
+			return u.regions(nil, w, c)
 		}
-		return p.touched(nil, it, o, w, rows, picks, other.Cut)
+		return u.touched(nil, w, c, other.Cut)
 	}
 	check := func(x, y []Operand) error {
 		for _, ox := range x {
@@ -57,11 +59,8 @@ func (p *Plan) Pairwise(a, b *Item, rows, picks int) error {
 	return check(a.In, b.Out)
 }
 
-// Conflict is what plans are built and checked with.
-func (p *Plan) Conflict(a, b *Item, rows, picks int) error {
-	c := prover{p: p}
-	return c.conflict(a, b, rows, picks)
-}
+// Conflicts is what plans are built and checked with; it remembers its answers from one call to the next.
+func (p *Plan) Conflicts() func(a, b *Item, rows, picks int) error { return newProver(p).conflict }
 
 // SampleRows are the numbers of rows that plans are built and checked for.
 func (p *Plan) SampleRows() []int { return p.sampleRows() }
@@ -101,11 +100,11 @@ func TestMeeting(t *testing.T) {
 			}
 		}
 		c.claims = append(c.claims[:0], list...)
-		w, v, ok := c.meeting()
-		if ok != (len(pairs) > 0) || ok && !pairs[[2]int{w, v}] {
-			t.Fatalf("%v: found %v, workers %d and %d; there are %v", list, ok, w, v, pairs)
+		x := c.meeting()
+		if x.meets != (len(pairs) > 0) || x.meets && !pairs[[2]int{x.w, x.v}] {
+			t.Fatalf("%v: found %+v; there are %v", list, x, pairs)
 		}
-		if ok {
+		if x.meets {
 			found++
 		}
 	}
