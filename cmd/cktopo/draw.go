@@ -56,6 +56,7 @@ type memoryBox struct {
 	node    int
 	bytes   int64
 	kind    topo.MemoryKind
+	cache   int64 // bytes of the memory-side cache before it
 	allowed bool
 }
 
@@ -63,10 +64,14 @@ func (m memoryBox) text() string {
 	if m.bytes == 0 {
 		return "no memory"
 	}
-	if m.kind == topo.None {
-		return size(m.bytes)
+	text := size(m.bytes)
+	if m.kind != topo.None {
+		text += " " + string(m.kind)
 	}
-	return size(m.bytes) + " " + string(m.kind)
+	if m.cache > 0 {
+		text += " cached by " + size(m.cache)
+	}
+	return text
 }
 
 // makeScene lays a survey out in boxes.
@@ -183,6 +188,9 @@ func boxOf(s *topo.Survey, id int) *memoryBox {
 			m := &memoryBox{node: id, bytes: n.MemTotal, allowed: n.Allowed}
 			if i < len(s.Memory) {
 				m.kind = s.Memory[i].Kind
+				for _, c := range s.Memory[i].Caches {
+					m.cache += c.Bytes
+				}
 			}
 			return m
 		}

@@ -17,11 +17,19 @@ func (p page) accelerators() section {
 		if a.MaxBatch > 0 {
 			batch = strconv.Itoa(a.MaxBatch)
 		}
-		sec.addThing(a.Name, "type", a.Type, "state", a.State, "version", a.Version, "node", a.Node, "groups", a.MaxGroups, "queues", a.MaxQueues,
-			"engines", a.MaxEngines, "engines in groups", a.Engines, "entries", a.QueueSizes, "transfer", told(a.MaxTransfer), "batch", batch,
+		engines := ""
+		if slices.ContainsFunc(a.EngineGroups, func(g int) bool { return g >= 0 }) {
+			engines = strings.ReplaceAll(strings.Trim(fmt.Sprint(a.EngineGroups), "[]"), "-1", "none")
+		}
+		sec.addThing(a.Name, "type", a.Type, "state", a.State, "PCI", strings.Join(strings.Fields(a.PCI+" "+a.PCIVendor+" "+a.PCIDevice), " "),
+			"version", a.Version, "node", a.Node, "groups", a.MaxGroups, "queues", a.MaxQueues,
+			"engines", a.MaxEngines, "engines in groups", a.Engines, "groups of engines", engines, "entries", a.QueueSizes, "transfer", told(a.MaxTransfer), "batch", batch,
 			"read buffers", a.ReadBuffers, "read buffer limit", a.ReadBufferLimit, "shared virtual memory", a.PASID, "configurable", a.Configurable,
-			"clients", a.Clients, "major", a.Major, "operations", a.OpCap, "capabilities", a.GenCap, "command status", a.CmdStatus, "errors", a.Errors)
+			"clients", a.Clients, "major", a.Major, "operations", p.mask(a.OpCap), "capabilities", a.GenCap, "command status", a.CmdStatus, "errors", p.mask(a.Errors))
 		for _, g := range a.Groups {
+			if !p.full && len(g.Engines)+len(g.Queues) == 0 {
+				continue
+			}
 			sec.addThing(g.Name, "engines", orNone(strings.Join(g.Engines, " ")), "queues", orNone(strings.Join(g.Queues, " ")),
 				"traffic class A", g.TrafficClassA, "traffic class B", g.TrafficClassB, "uses the read buffer limit", g.UseReadBufferLimit,
 				"read buffers allowed", g.ReadBuffersAllowed, "reserved", g.ReadBuffersReserved, "descriptors in progress", g.DescProgressLimit,
@@ -35,10 +43,19 @@ func (p page) accelerators() section {
 			sec.addThing(q.Name, "state", q.State, "mode", q.Mode, "type", q.Type, "label", q.Label, "driver", q.Driver, "group", q.Group,
 				"entries", q.Size, "threshold", q.Threshold, "priority", q.Priority, "minor", q.Minor, "in use", q.Occupancy,
 				"block on fault", q.BlockOnFault, "address translation", !q.ATSDisable, "retries", q.EnqcmdsRetries, "transfer", told(q.MaxTransfer),
-				"batch", q.MaxBatch, "clients", q.Clients, "operations", q.OpConfig, "device", q.Device, "usable", q.Usable, why, q.Why)
+				"batch", q.MaxBatch, "clients", q.Clients, "operations", p.mask(q.OpConfig), "device", q.Device, "usable", q.Usable, why, q.Why)
 		}
 	}
 	return sec
+}
+
+// mask is a map of bits, for people without the words of zeros that it begins with.
+func (p page) mask(s string) string {
+	const word, register = "00000000,", "0x0000000000000000 "
+	for !p.full && (strings.HasPrefix(s, word) || strings.HasPrefix(s, register)) {
+		_, s, _ = strings.Cut(strings.Replace(s, " ", ",", 1), ",")
+	}
+	return s
 }
 
 // cxl leaves serial numbers and UUIDs out: pages are pasted into public places.
@@ -52,36 +69,44 @@ func (p page) cxl() section {
 		if m.PayloadMax > 0 {
 			f.add("mailbox", size(m.PayloadMax))
 		}
+		f.add("device", m.Device)
 	}
 	for _, t := range c.Ports {
-		if f := sec.addThing(t.Name, "type", t.Type, "below", t.Parent); len(f.parts) == 0 {
+		f := sec.addThing(t.Name, "type", t.Type, "below", t.Parent, "upstream", t.UPort, "downstream", strings.Join(t.DPorts, " "))
+		if t.CDAT {
+			f.add("describes its speed", true)
+		}
+		if t.Parent == "" && t.Type == "" {
 			f.value = "a root of the bus"
 		}
 	}
 	for _, d := range c.Decoders {
-		f := sec.addThing(d.Name, "type", d.Type, "address", hex(d.Start), "size", told(d.Bytes), "locked", d.Locked, "for", d.TargetType,
+		f := sec.addThing(d.Name, "type", d.Type, "address", address(d.Start), "size", told(d.Bytes), "locked", d.Locked, "for", d.TargetType,
 			"targets", strings.Join(ranges(d.Targets), " "), "ways", d.Ways, "granularity", told(int64(d.Granularity)),
-			"can", strings.Join(d.Capabilities, " "), "mode", d.Mode)
+			"can", strings.Join(d.Capabilities, " "),
+			"next region", strings.Join(strings.Fields(d.CreateRAM+" "+d.CreatePMEM), " "), "mode", d.Mode)
 		if d.DPAStart >= 0 && d.DPASize > 0 {
-			f.add("on the device", hex(d.DPAStart)+", "+size(d.DPASize))
+			f.add("on the device", address(d.DPAStart)+", "+size(d.DPASize))
 		}
 		f.add("region", d.Region)
 	}
 	for _, r := range c.Regions {
-		sec.addThing(r.Name, "size", told(r.Bytes), "address", hex(r.Resource), "ways", r.Ways, "granularity", told(int64(r.Granularity)), "mode", r.Mode,
+		sec.addThing(r.Name, "size", told(r.Bytes), "address", address(r.Resource), "ways", r.Ways, "granularity", told(int64(r.Granularity)), "mode", r.Mode,
 			"committed", r.Committed, "targets", strings.Join(r.Targets, " "), "dax device", r.DAX, "as node", r.TargetNode)
 	}
 	for _, d := range c.DAX {
-		at := ""
-		if d.Resource >= 0 {
-			at = hex(d.Resource)
-		}
-		sec.addThing(d.Name, "size", told(d.Bytes), "alignment", told(d.Align), "address", at, "driver", d.Driver, "node", d.Node, "target node", d.TargetNode)
+		sec.addThing(d.Name, "size", told(d.Bytes), "alignment", told(d.Align), "address", address(d.Resource), "driver", d.Driver, "node", d.Node, "target node", d.TargetNode)
 	}
 	return sec
 }
 
-func hex(n int64) string { return fmt.Sprintf("%#x", n) }
+// address is a physical address, "" if it is not told.
+func address(n int64) string {
+	if n < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%#x", n)
+}
 
 func (p page) rdma() section {
 	sec := section{name: "RDMA"}
@@ -91,8 +116,10 @@ func (p page) rdma() section {
 			"board", r.Board, "PCI", strings.TrimSpace(r.PCIVendor+" "+r.PCIDevice), "firmware", r.Firmware, "verbs", r.Verbs,
 			"network devices", strings.Join(r.NetDevices, " "), "LID", r.LID, "LID mask", r.LIDMask, "manager's LID", r.SMLID,
 			"service level", r.SMSL, "capabilities", r.Capabilities, "GID types", strings.Join(r.GIDTypes, " and "))
-		for _, name := range slices.Sorted(maps.Keys(r.Counters)) {
-			f.add(name, strconv.FormatInt(r.Counters[name], 10))
+		for _, counters := range []map[string]int64{r.Counters, r.HWCounters} {
+			for _, name := range slices.Sorted(maps.Keys(counters)) {
+				f.add(name, strconv.FormatInt(counters[name], 10))
+			}
 		}
 	}
 	return sec
@@ -147,10 +174,14 @@ func (p page) thermal() section {
 
 func (p page) resctrl() section {
 	r, sec := p.s.Resctrl, section{name: "resctrl"}
+	sec.add("the CPU has", strings.Join(p.s.ResctrlFlags, " "))
 	if r == nil {
 		return sec
 	}
 	sec.add("counters", orNot(strings.Join(r.Features, " ")))
+	if r.RMIDs > 0 {
+		sec.add("groups", fmt.Sprintf("%d of at most %d are counted apart", r.Groups, r.RMIDs))
+	}
 	for _, d := range r.Domains {
 		sec.addThing(domainName(d), "total", counted(d.Total), "local", counted(d.Local), "occupancy", counted(d.Occupancy))
 	}

@@ -198,6 +198,9 @@ func (p page) isa() section {
 	sec.add("vendor", s.ISA.Vendor)
 	sec.add("features", orNot(strings.Join(s.ISA.Features, " ")))
 	sec.add("AMX", s.ISA.AMX)
+	if t := s.ISA.Tiles; t != nil {
+		sec.add("AMX tiles", fmt.Sprintf("%d of %d rows of %d bytes", t.Count, t.MaxRows, t.RowBytes))
+	}
 	if len(s.ISA.Tiers) == 0 {
 		return sec
 	}

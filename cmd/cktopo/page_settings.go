@@ -14,6 +14,13 @@ func (p page) settings() section {
 	sec.add("frequency driver", s.Driver)
 	sec.add("turbo", s.Turbo)
 	sec.add("SMT control", s.SMTControl)
+	switch s.UMWaitMax {
+	case "":
+	case "0":
+		sec.add("longest UMWAIT", "no limit")
+	default:
+		sec.add("longest UMWAIT", s.UMWaitMax+" cycles of the TSC")
+	}
 	sec.add("swappiness", s.Swappiness)
 	swap := "none"
 	if s.SwapTotal > 0 {

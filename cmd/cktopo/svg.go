@@ -20,7 +20,6 @@ const (
 	gapPlain = 12.0
 	gapLink  = 64.0 // between boxes that a labelled line joins
 	lineH    = 16.0
-	letter   = 0.58 // mean width of a letter, in sizes of the font
 	fontName = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
 	ink      = "#222222"
 	faint    = "#666666"
@@ -66,8 +65,25 @@ func (g *svg) line(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(g, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="2"/>`+"\n", num(x1), num(y1), num(x2), num(y2), "#888888")
 }
 
-// textWidth is about how wide a text is.
-func textWidth(s string, size float64) float64 { return letter * size * float64(width(s)) }
+// textWidth is about how wide a text is: letters have the widths of DejaVu Sans, which is wider than other fonts, rounded up by kind.
+func textWidth(s string, size float64) float64 {
+	w := 0.0
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune(" .,:;'|iIjl", r):
+			w += 0.34
+		case strings.ContainsRune("frt-()[]/", r):
+			w += 0.42
+		case strings.ContainsRune("mwMW@%×+–…#&=<>", r):
+			w += 1
+		case r >= 'A' && r <= 'Z':
+			w += 0.79
+		default:
+			w += 0.64
+		}
+	}
+	return w * size
+}
 
 // A block is a part of the picture whose size is known before it is drawn. w may be raised: what is in it stretches.
 type block struct {
@@ -465,7 +481,7 @@ func (p *painter) link(g *svg, x1, y1, x2, y2 float64, a, b block) {
 // legend says what colours mean.
 func (p *painter) legend(sc *scene) block {
 	type entry struct{ fill, text string }
-	entries := []entry{{coreFill[0], "core"}}
+	entries := []entry{{coreFill[0], p.coreText()}}
 	if len(p.s.Kinds) > 1 {
 		entries = nil
 		for i, k := range p.s.Kinds {
@@ -489,7 +505,9 @@ func (p *painter) legend(sc *scene) block {
 	if seen[topo.None] {
 		entries = append(entries, entry{memoryFill[topo.None], "memory of a kind that is not told"})
 	}
-	entries = append(entries, entry{"#f2efe4", "shared cache"})
+	if sc.sharesCaches() {
+		entries = append(entries, entry{"#f2efe4", "shared cache"})
+	}
 	tail := ""
 	if len(p.s.Offline) > 0 {
 		tail = plural(len(p.s.Offline), "CPU") + " offline, not drawn"
@@ -509,6 +527,33 @@ func (p *painter) legend(sc *scene) block {
 		}
 	}
 	return b
+}
+
+// coreText says what the numbers in a core are.
+func (p *painter) coreText() string {
+	switch {
+	case p.labels == 0:
+		return "core"
+	case p.s.SMT < 2:
+		return "core, with the number of its CPU"
+	case p.labels == 1:
+		return "core, with the number of its first CPU"
+	case p.s.SMT == 2:
+		return "core, with the numbers of its CPUs"
+	}
+	return "core, with the number of its first CPU and of how many more"
+}
+
+// sharesCaches reports whether a cache is drawn.
+func (sc *scene) sharesCaches() bool {
+	for _, o := range sc.outer {
+		if len(o.notes) > 0 || slices.ContainsFunc(o.leaves, func(l leaf) bool {
+			return slices.ContainsFunc(l.groups, func(g coreGroup) bool { return g.label != "" })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // matrix is the table of distances, darker where it is farther. Up to 24 nodes have numbers.

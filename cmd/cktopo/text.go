@@ -57,7 +57,7 @@ func table(heads ...string) cli.Table {
 }
 
 // fit wraps heads, then the cells of the widest columns, at words until the table has at most so many columns of characters, or no
-// column can give more. The first column names the row and stays. Cells of several lines have line feeds in them.
+// column can give more. The first column names the row and stays, as numbers do. Cells of several lines have line feeds in them.
 func fit(t cli.Table, columns int) cli.Table {
 	n := len(t.Head)
 	longest := func(row []string, f func(string) int, of []int) {
@@ -77,6 +77,11 @@ func fit(t cli.Table, columns int) cli.Table {
 	for _, r := range t.Rows {
 		longest(r, width, cells)
 		longest(r, word, least)
+	}
+	for i := range n {
+		if i < len(t.Right) && t.Right[i] { // a number keeps its unit
+			least[i] = max(least[i], cells[i])
+		}
 	}
 	over := 2*(n-1) - columns
 	for i := range n {
