@@ -106,7 +106,7 @@ func TestEveryAttribute(t *testing.T) {
 		Errors: "0x1 0x2 0x3 0x4", CmdStatus: "0x9", Clients: 2, Major: 236, Engines: 1, EngineGroups: []int{1, -1},
 		Queues: []Queue{{Name: "wq10.3", State: "enabled", Mode: "shared", Type: "user", Label: "ck", Driver: "user", Group: 1, Size: 16, Threshold: 15, Priority: 10, Minor: 3,
 			BlockOnFault: true, ATSDisable: true, MaxTransfer: 2 << 20, MaxBatch: 32, Clients: 1, EnqcmdsRetries: 64, Occupancy: 5, OpConfig: "0,3", Device: "/dev/dsa/wq10.3",
-			Usable: true, Why: "whether /dev/dsa/wq10.3 may be written is not in a saved tree"}},
+			Usable: true, Why: "whether /dev/dsa/wq10.3 may be written is not in a saved tree; " + advisory}},
 		Groups: []Group{{Name: "group10.1", Engines: []string{"engine10.0"}, Queues: []string{"wq10.3"}, TrafficClassA: 1, TrafficClassB: 2, UseReadBufferLimit: true,
 			ReadBuffersAllowed: 96, ReadBuffersReserved: 8, DescProgressLimit: 3, BatchProgressLimit: 2}}}}
 	cxl := CXL{

@@ -216,8 +216,8 @@ func (r tree) queue(a *Accelerator, name, d string, live bool) Queue {
 	return q
 }
 
-// usable tells whether this process may submit to a queue, else the first thing in the way and the command that removes it. Commands
-// are those of accel-config.
+// usable tells whether this process may submit to a queue, and what it has to know; else the first thing in the way and the command that
+// removes it. Commands are those of accel-config.
 func usable(a *Accelerator, q *Queue, node, live bool) (bool, string) {
 	dev := a.Name + "/" + q.Name
 	engine := "" // a device without an engine in a group cannot be enabled
@@ -248,10 +248,15 @@ func usable(a *Accelerator, q *Queue, node, live bool) (bool, string) {
 		return false, "dedicated, and another process has it"
 	case live && node && unix.Access(q.Device, unix.R_OK|unix.W_OK) != nil:
 		return false, fmt.Sprintf("no permission for %s: sudo setfacl -m u:$USER:rw %s", q.Device, q.Device)
-	case !live:
-		return true, fmt.Sprintf("whether %s may be written is not in a saved tree", q.Device)
 	}
-	return true, ""
+	var but []string
+	if !live {
+		but = append(but, fmt.Sprintf("whether %s may be written is not in a saved tree", q.Device))
+	}
+	if slices.Contains([]string{"0x0b25", "0x0cfe"}, a.PCIDevice) { // user_submission_safe of the driver, since Linux 6.9
+		but = append(but, "kernels that know of INTEL-SA-01084 let programs without CAP_SYS_RAWIO submit by write, not by mapping the portal")
+	}
+	return true, strings.Join(but, "; ")
 }
 
 func orUnknown(s string) string {

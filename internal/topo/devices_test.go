@@ -29,7 +29,7 @@ func TestAccelerators(t *testing.T) {
 	}
 	if want := (Queue{Name: "wq0.0", State: "enabled", Mode: "shared", Type: "user", Label: "ck_shared", Size: 16, Threshold: 15, Priority: 10,
 		BlockOnFault: true, MaxTransfer: 2 << 20, MaxBatch: 32, Clients: 1, Occupancy: -1, OpConfig: ops, Device: "/dev/dsa/wq0.0",
-		Usable: true, Why: "whether /dev/dsa/wq0.0 may be written is not in a saved tree"}); queues[0] != want {
+		Usable: true, Why: "whether /dev/dsa/wq0.0 may be written is not in a saved tree; " + advisory}); queues[0] != want {
 		t.Errorf("wq0.0:\n got %+v\nwant %+v", queues[0], want)
 	}
 	if q := queues[2]; q.Usable || q.Why != "disabled: accel-config enable-wq dsa0/wq0.2" || q.Minor != -1 || q.Device != "" {
@@ -47,6 +47,8 @@ func TestAccelerators(t *testing.T) {
 		t.Errorf("iax1: %+v", a)
 	}
 }
+
+const advisory = "kernels that know of INTEL-SA-01084 let programs without CAP_SYS_RAWIO submit by write, not by mapping the portal"
 
 // What is in the way of using a queue, and the command that removes it.
 func TestUsable(t *testing.T) {
@@ -71,6 +73,7 @@ func TestUsable(t *testing.T) {
 		"taken":         {func(a *Accelerator, q *Queue) { q.Mode, q.Clients = "dedicated", 1 }, true, false, false, "another process has it"},
 		"no permission": {func(a *Accelerator, q *Queue) { q.Device = "/nowhere/wq3.1" }, true, true, false, "no permission for /nowhere/wq3.1: sudo setfacl"},
 		"saved":         {func(a *Accelerator, q *Queue) {}, true, false, true, "not in a saved tree"},
+		"fine, but":     {func(a *Accelerator, q *Queue) { a.PCIDevice, q.Device = "0x0cfe", "/dev/null" }, true, true, true, advisory},
 		"fine":          {func(a *Accelerator, q *Queue) { q.Device = "/dev/null" }, true, true, true, ""},
 	} {
 		a, q := a, q

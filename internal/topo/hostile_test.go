@@ -251,7 +251,7 @@ func TestHostileTrees(t *testing.T) {
 		{"a large file for a small one", archive(t, func(put func(item)) {
 			put(list)
 			put(item{name: "proc/meminfo", data: bytes.Repeat([]byte("MemTotal: 1 kB\n"), maxFile/16)})
-		}), "<nil>", "longer than 1024 KiB"},
+		}), "<nil>", "proc/cpuinfo is missing"},
 		{"many entries", archive(t, many(maxEntries)), "no saved tree has", ""},
 		{"nearly too many entries", archive(t, many(maxEntries*2/5)), "<nil>", "is missing"},
 		{"names without sense", archive(t, func(put func(item)) {
@@ -321,7 +321,7 @@ func TestHostileTrees(t *testing.T) {
 		{"a mount point of a megabyte", archive(t, func(put func(item)) {
 			put(list)
 			put(item{name: "proc/self/cgroup", data: []byte("0::" + strings.Repeat("/a", 100))})
-			put(item{name: "proc/self/mountinfo", data: []byte("33 31 0:30 / /" + strings.Repeat("x", maxText-100) + " rw - cgroup2 cgroup rw")})
+			put(item{name: "proc/self/mountinfo", data: []byte("33 31 0:30 / /" + strings.Repeat("x", 1<<20) + " rw - cgroup2 cgroup rw")})
 		}), "<nil>", "proc/self/mountinfo speaks of a cgroup that Linux cannot have"},
 		{"megabytes where a word is expected", archive(t, func(put func(item)) {
 			put(list)
@@ -550,6 +550,13 @@ func TestHostileFolder(t *testing.T) {
 	}
 	if m, err := Read(tree); err != nil || len(m.CPUs) != 2 {
 		t.Errorf("the engine's reader: %d CPUs, %v", len(m.CPUs), err)
+	}
+	// In a folder files may have any size.
+	if err := errors.Join(os.Remove(filepath.Join(tree, "proc/self/status")), os.WriteFile(filepath.Join(tree, "proc/meminfo"), make([]byte, maxText+1), 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Inspect(fsys, false); err != nil || !strings.Contains(strings.Join(s.Missing, ";"), "proc/meminfo is longer than 4096 KiB and was not read") {
+		t.Errorf("a huge file: %v; %q", err, s.Missing)
 	}
 	// Listing a pipe would wait as opening it does.
 	for _, name := range []string{nodeDir, dsaDir, "sys/class/thermal", "sys/kernel/mm/hugepages", cpuDir + "/cpu0"} {

@@ -16,7 +16,7 @@ import (
 const (
 	maxCPU  = 1 << 14 // twice the largest NR_CPUS of Linux
 	maxNode = 1 << 10 // MAX_NUMNODES of Linux, at its largest NODES_SHIFT of 10
-	maxText = 1 << 20 // bytes; no file that is read as a whole is longer
+	maxText = 4 << 20 // bytes of a file; the longest, a mount table of a host with many containers, can have a megabyte
 
 	// maxShared bounds the CPU lists of all nodes, and of all caches, together; no machine comes near.
 	maxShared = 1 << 20

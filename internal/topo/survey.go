@@ -209,7 +209,7 @@ type Queue struct {
 	OpConfig       string // map of the opcodes that it accepts
 	Device         string // "/dev/dsa/wq0.0"; "" where there is none
 	Usable         bool   // this process may submit to it
-	Why            string // why not, and the command that would let it
+	Why            string // why not, and the command that would let it; or what to know before
 }
 
 // A Group is a group of an Accelerator, group*.*: its engines serve its queues. Names of fields are those of its attributes; -1 is not told.
@@ -352,6 +352,6 @@ type Resctrl struct {
 // A ResctrlDomain is the counters of one L3, or of one SNC node of it, in bytes: mon_data/mon_L3_*. -1: unavailable.
 type ResctrlDomain struct {
 	L3, Node     int   // Node -1: all of the L3
-	Total, Local int64 // mbm_{total,local}_bytes: moved to and from memory since resctrl was mounted; to the own node
+	Total, Local int64 // mbm_{total,local}_bytes: moved to and from memory since counting began; of the own node
 	Occupancy    int64 // llc_occupancy: in the cache now
 }

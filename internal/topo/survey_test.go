@@ -286,7 +286,11 @@ func (c *comparison) survey(s Survey, want treeFacts) {
 	if want.Distances == nil {
 		c.add("distances", s.Distance, [][]int(nil))
 	} else {
-		c.add("distances", s.Distance, want.Distances.Matrix)
+		var order []int
+		for _, n := range s.Nodes {
+			order = append(order, n.ID)
+		}
+		c.add("distances", fmt.Sprint(order, s.Distance), fmt.Sprint(want.Distances.Nodes, want.Distances.Matrix))
 	}
 	counts := map[Shape]int{}
 	for _, w := range want.Caches {
@@ -473,8 +477,13 @@ func checkMachine(t *testing.T, name string, m Machine, want treeFacts) {
 
 // A folder gives the same Survey as the archive of it, with its top folder and without.
 func TestFolder(t *testing.T) {
-	dir := testkit.Data(t, "topology/trees")
-	fsys, err := Open(filepath.Join(dir, "dev-cxl.tar.gz"))
+	for _, name := range []string{"dev-cxl", "hmat-gi", "vm-1s-smt-offline-cgroup1"} {
+		t.Run(name, func(t *testing.T) { asFolder(t, testkit.Data(t, "topology/trees/"+name+".tar.gz")) })
+	}
+}
+
+func asFolder(t *testing.T, archive string) {
+	fsys, err := Open(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
