@@ -269,8 +269,10 @@ func countText(n float64) string {
 		return fmt.Sprintf("%.3gT", n/1e12)
 	case n >= 999.5e6:
 		return fmt.Sprintf("%.3gB", n/1e9)
+	case n >= 999.5e3:
+		return fmt.Sprintf("%.3gM", n/1e6)
 	}
-	return fmt.Sprintf("%.3gM", n/1e6)
+	return fmt.Sprintf("%.3gK", n/1e3)
 }
 
 // opsUnit is the unit of a kind's operations, of which a multiplication and an addition are two: floating-point ones, or integer ones.
