@@ -422,6 +422,9 @@ func (p *planResult) sections(claims bool) []planTable {
 	if claims && len(p.Claims) > 0 {
 		out = append(out, p.claims())
 	}
+	if p.Prefill != nil {
+		out = append(out, p.times())
+	}
 	out = append(out, p.memory(), p.weights(), p.layouts())
 	if len(p.Placement) > 1 {
 		out = append(out, p.placement())
@@ -456,8 +459,9 @@ func (p *planResult) memory() planTable {
 		{"panels", bytesText(m.Panels), "weights, as they are multiplied"},
 		{"KV cache", bytesText(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", numbered(p.Use.Rows, "sequence"), numbered(p.Use.Context, "position"), p.Use.KV, bytesText(m.KVPosition))},
 		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows, the logits of all", p.Use.UBatch)},
-		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + fmt.Sprintf("; ckrun wants %s free, itself and page tables included; the file is page cache beside it, and is given back", bytesText(m.Budget))},
-		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"}}
+		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)},
+		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"},
+		{"to be free for ckrun", bytesText(m.Budget), "itself and page tables included; the file is page cache beside it"}}
 	return planTable{"Memory", t}
 }
 
@@ -520,22 +524,38 @@ func (p *planResult) speed() planTable {
 	if p.Prefill == nil {
 		return planTable{"Speed", cli.Table{Head: []string{"speed", "why"}, Rows: [][]string{{"not known", p.NoSpeed}}}}
 	}
-	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit", "matmuls", "attention", "elements", "barriers", "reads", "computes"},
-		Right: []bool{false, true, true, true, true, true, false, true, true, true, true, true, true}}
-	for _, x := range []struct {
-		name string
-		f    *phaseFacts
-	}{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {"decode, " + numbered(p.Use.Rows, "row"), p.Decode}} {
+	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit"}, Right: []bool{false, true, true, true, true, true}}
+	for _, x := range p.phases() {
 		f := x.f
-		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), f.limit(),
-			secondsText(f.Matmul), secondsText(f.Attention), secondsText(f.Elementwise), secondsText(f.Meetings), bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
+		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), f.limit()})
 	}
-	title := fmt.Sprintf("Speed with %s, decode after %s; the first walk of a file in the page cache takes %s longer, packing %s more over the next ones",
-		numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"), secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay))
+	title := fmt.Sprintf("Speed with %s, decode after %s", numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"))
 	if p.Memory.Fits != nil && !*p.Memory.Fits {
-		title += "; all of it if panels fitted"
+		title += ", if panels fitted"
 	}
 	return planTable{title, t}
+}
+
+// phase is a phase with its name.
+type phase struct {
+	name string
+	f    *phaseFacts
+}
+
+func (p *planResult) phases() []phase {
+	return []phase{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {"decode, " + numbered(p.Use.Rows, "row"), p.Decode}}
+}
+
+// times is where the time goes.
+func (p *planResult) times() planTable {
+	t := cli.Table{Head: []string{"phase", "matmuls", "attention", "other steps", "barriers", "reads", "computes"}, Right: []bool{false, true, true, true, true, true, true}}
+	for _, x := range p.phases() {
+		f := x.f
+		t.Rows = append(t.Rows, []string{x.name, secondsText(f.Matmul), secondsText(f.Attention), secondsText(f.Elementwise), secondsText(f.Meetings),
+			bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
+	}
+	return planTable{fmt.Sprintf("Where the time goes; the first walk of a file in the page cache takes %s longer, packing %s more later",
+		secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
 }
 
 // limit names what most of the time goes to.
