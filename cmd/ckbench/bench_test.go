@@ -37,6 +37,30 @@ func builtinBench(t *testing.T) *bench {
 	return b
 }
 
+// Where little memory is left, there are no roofs, and a note says so.
+func TestNoRoomForRoofs(t *testing.T) {
+	m, err := generate.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := newProgram()
+	e, err := engine.Open(m.Weights, p.engineOptions(&p.run.engineFlags, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	e.Machine.MemTotal, e.Machine.MemFree = 1<<30, 30<<20
+	b, err := p.newBench(t.Context(), m, e, &p.run.engineFlags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if b.roofs != nil || !strings.Contains(strings.Join(b.notes, "\n"), "the roofs are not measured") {
+		t.Errorf("roofs %v, notes %q", b.roofs, b.notes)
+	}
+}
+
 // stories260K has five layers of width 64, eight heads, four KV heads of 8, a feed-forward width of 172, 512 tokens; all in F16.
 const (
 	layerWeights = 64*64 + 2*32*64 + 64*64 + 3*172*64

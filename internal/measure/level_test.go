@@ -26,7 +26,7 @@ func teamOf(t *testing.T, n int) *team.Team {
 }
 
 func TestLevels(t *testing.T) {
-	m := topo.Machine{MemTotal: 8 << 30, MemFree: 8 << 30, L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
+	m := topo.Machine{CPUs: make([]topo.CPU, 8), MemTotal: 8 << 30, MemFree: 8 << 30, L1d: topo.Cache{Bytes: 32 << 10, CPUs: 1}, L2: topo.Cache{Bytes: 1 << 20, CPUs: 1}, L3: topo.Cache{Bytes: 32 << 20, CPUs: 8}}
 	want := []Level{{"L1", 16 << 10}, {"L2", 512 << 10}, {"L3", 2 << 20}, {"DRAM", 40 << 20}}
 	if got := Levels(m, 8); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -46,7 +46,7 @@ const (
 	manyCaches, leastCaches = 8, 4
 )
 
-// RoofBytes is the memory that Roofs should take for each of n workers: in all manyCaches times what their caches hold, WorkerBytes each
+// RoofBytes is the memory that Roofs should take for each of n workers: in all manyCaches times what their caches may hold, WorkerBytes each
 // where the system does not tell, and no more than half of what the machine has left, if that is known. It is 0 where that is so little
 // that the caches might answer.
 func RoofBytes(m topo.Machine, n int) int { return RoofBytesBeside(m, n, 0) }
@@ -55,8 +55,9 @@ func RoofBytes(m topo.Machine, n int) int { return RoofBytesBeside(m, n, 0) }
 func RoofBytesBeside(m topo.Machine, n int, taken int64) int {
 	left, _, known := m.Budget()
 	most := max(left-taken, 0) / 2 / int64(n)
-	perL3 := max(1, m.L3.CPUs)
-	caches := m.L3.Bytes*int64((n+perL3-1)/perL3) + m.L2.Bytes*int64(n)
+	cpus, perL3 := max(1, len(m.CPUs)), max(1, m.L3.CPUs)
+	l3s := min(n, (cpus+perL3-1)/perL3) // the workers may be on as many
+	caches := m.L3.Bytes*int64(l3s) + m.L2.Bytes*int64(min(n, cpus))
 	want := int64(WorkerBytes)
 	if caches > 0 {
 		want = max(manyCaches*caches/int64(n), leastBytes)

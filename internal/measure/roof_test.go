@@ -10,25 +10,27 @@ import (
 func TestRoofBytes(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		left, l2, l3 int64 // MiB
-		sharers, n   int
-		want         int
+		left, l2, l3     int64 // MiB
+		cpus, sharers, n int
+		want             int
 	}{
-		{24 << 10, 1, 32, 8, 1, 320},      // eight times 33
-		{24 << 10, 1, 32, 8, 2, 192},      // of 34
-		{600, 1, 32, 8, 2, 128},           // half of it is 300: 256 of 34
-		{420, 1, 32, 8, 2, 0},             // 128 of 34: less than four times
-		{800, 1, 32, 1, 2, 192},           // each has its own L3: 384 of 66
-		{600, 1, 32, 1, 2, 0},             // 256 of 66
-		{30, 1, 2, 1, 1, 0},               // less than the least
-		{40, 1, 2, 1, 1, 20},              // 24 would be wanted
-		{900, 0, 0, 0, 1, 448},            // the system does not tell
-		{4096, 0, 0, 0, 1, 512},           // nor here
-		{768 << 10, 1, 32, 8, 128, 40},    // 16 L3 caches: eight times 640 MiB, 5 GiB in all
-		{2 << 20, 2, 480, 128, 448, 52},   // four of them
-		{768 << 10, 2, 480, 128, 1, 3904}, // one worker may fill all of an L3 cache
+		{24 << 10, 1, 32, 2, 2, 1, 320}, // eight times 33
+		{24 << 10, 1, 32, 2, 2, 2, 192}, // of 34
+		{24 << 10, 1, 32, 2, 2, 100, 16},
+		{600, 1, 32, 8, 8, 2, 128}, // half of it is 300: 256 of 34
+		{420, 1, 32, 8, 8, 2, 0},   // 128 of 34: less than four times
+		{800, 1, 32, 8, 1, 2, 192}, // each has its own L3: 384 of 66
+		{600, 1, 32, 8, 1, 2, 0},   // 256 of 66
+		{30, 1, 2, 1, 1, 1, 0},     // less than the least
+		{40, 1, 2, 1, 1, 1, 20},    // 24 would be wanted
+		{900, 0, 0, 4, 0, 1, 448},  // the system does not tell
+		{4096, 0, 0, 4, 0, 1, 512},
+		{768 << 10, 1, 32, 256, 16, 2, 320},    // they may be on two of the sixteen L3 caches
+		{768 << 10, 1, 32, 256, 16, 128, 40},   // 640 MiB, 5 GiB in all
+		{2 << 20, 2, 480, 512, 128, 448, 52},   // four L3 caches
+		{768 << 10, 2, 480, 512, 128, 1, 3904}, // one worker may fill all of one
 	} {
-		m := topo.Machine{MemTotal: 4 << 40, MemFree: c.left * mib, L2: topo.Cache{Bytes: c.l2 * mib, CPUs: 1}, L3: topo.Cache{Bytes: c.l3 * mib, CPUs: c.sharers}}
+		m := topo.Machine{CPUs: make([]topo.CPU, c.cpus), MemTotal: 4 << 40, MemFree: c.left * mib, L2: topo.Cache{Bytes: c.l2 * mib, CPUs: 1}, L3: topo.Cache{Bytes: c.l3 * mib, CPUs: c.sharers}}
 		if got := RoofBytes(m, c.n); got != c.want*mib {
 			t.Errorf("%d MiB left, L3 of %d MiB, %d workers: %d MiB, want %d", c.left, c.l3, c.n, got/mib, c.want)
 		}
