@@ -119,6 +119,9 @@ const (
 	xTileDataBit = 18
 )
 
+// maxLine is what of a line is looked at; an answer of ten numbers of 32 bits is shorter.
+const maxLine = 200
+
 // ParseDump reads the answers of one logical CPU, a line each, numbers in hex: "leaf subleaf eax ebx ecx edx", or as hwloc-gather-cpuid
 // writes them "mask eax ebx ecx edx => eax ebx ecx edx", where the mask's bits say which inputs count. Lines that begin with # are
 // comments. Of an answer that is there twice the first counts.
@@ -128,8 +131,8 @@ func ParseDump(text string) (Dump, error) {
 	for line := range strings.Lines(text) {
 		n++
 		line, _, _ = strings.Cut(line, "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
+		fields := strings.Fields(line[:min(len(line), maxLine)])
+		if len(fields) == 0 && len(line) <= maxLine {
 			continue
 		}
 		l, r, ok := parseAnswer(fields)

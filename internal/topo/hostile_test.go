@@ -331,6 +331,16 @@ func TestHostileTrees(t *testing.T) {
 				put(item{name: fmt.Sprintf("cpuid/%d", i), link: "/w"})
 			}
 		}), "<nil>", "vulnerabilities/0 is no text"},
+		{"two million words in a line", archive(t, func(put func(item)) {
+			put(list)
+			put(item{name: "w", data: bytes.Repeat([]byte("1 "), maxFile/2)})
+			put(item{name: "flags", data: append([]byte("flags: "), bytes.Repeat([]byte("a "), maxFile/2-4)...)})
+			put(item{name: "proc/cpuinfo", link: "/flags"})
+			for _, n := range []string{"proc/version", "proc/self/mountinfo", "proc/self/cgroup", "proc/self/limits", "proc/meminfo", "cpuid/pu0", nodeDir + "/node0/distance",
+				nodeDir + "/node0/meminfo", cpuDir + "/cpu0/topology/core_cpus_list", cpuDir + "/cpu0/topology/core_cpus", "sys/fs/resctrl/info/L3_MON/mon_features"} {
+				put(item{name: n, link: "/w"})
+			}
+		}), "<nil>", "speaks of a cgroup that Linux cannot have"},
 		{"numbers with zeros before them", archive(t, func(put func(item)) {
 			for _, n := range []string{"cpu0", "cpu00", "cpu1", "cpu01", "cpu000000000000000001", "cpu99999", "cpu18446744073709551617"} {
 				put(item{name: "sys/devices/system/cpu/" + n + "/topology/core_id", data: []byte("0")})

@@ -31,7 +31,8 @@ func Inspect(fsys fs.FS, live bool) (Survey, error) {
 		s.Arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	}
 	s.Kernel = r.word("proc/sys/kernel/osrelease")
-	if f := strings.Fields(r.text("proc/version")); s.Kernel == "" && len(f) > 2 {
+	version, _ := r.head("proc/version", 1<<10)
+	if f := strings.Fields(version); s.Kernel == "" && len(f) > 2 {
 		s.Kernel = f[2]
 	}
 	var online []int
@@ -357,7 +358,7 @@ func (r tree) distances(nodes []Node) [][]int {
 			return nil
 		}
 		var row []int
-		for _, f := range strings.Fields(text) {
+		for f := range strings.FieldsSeq(text) {
 			d, err := strconv.ParseUint(f, 10, 16)
 			if err != nil || len(row) == len(nodes) {
 				r.notes.add("%s is no row of %d distances: distances are left out", name, len(nodes))
@@ -517,14 +518,14 @@ func (r tree) settings(s *Survey, cpuinfo string) {
 func softLimit(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, name)
-		f := strings.Fields(rest)
-		if !ok || len(f) == 0 {
+		if !ok {
 			continue
 		}
-		if f[0] == "unlimited" {
+		soft, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+		if soft == "unlimited" {
 			return -1
 		}
-		if n, err := strconv.ParseInt(f[0], 10, 64); err == nil && n >= 0 {
+		if n, err := strconv.ParseInt(soft, 10, 64); err == nil && n >= 0 {
 			return n
 		}
 	}

@@ -287,12 +287,13 @@ func (r tree) plausibleGroups() bool {
 		maxLevels      = 128
 		maxControllers = 32       // Linux has less than 20
 		maxLine        = 2 * 4096 // of two paths and options; PATH_MAX is 4096
+		maxOther       = 64 << 10 // of a mount of another kind; those of containers list their layers
 	)
 	controllers := 0
 	for _, name := range []string{"proc/self/cgroup", "proc/self/cpuset", "proc/self/mountinfo", "proc/mounts"} {
 		membership := name == "proc/self/cgroup" || name == "proc/self/cpuset"
 		for line := range strings.Lines(r.text(name)) {
-			if !membership && !strings.Contains(line, "cgroup") && !strings.Contains(line, "cpuset") {
+			if !membership && len(line) <= maxOther && !strings.Contains(line, "cgroup") && !strings.Contains(line, "cpuset") {
 				continue
 			}
 			if membership {
