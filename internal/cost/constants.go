@@ -8,8 +8,9 @@ import (
 	"ck/internal/quant"
 )
 
-// All constants of the model. "Measured" is on the machine of docs/performance.md (two cores of a Zen 5 in a virtual machine), there or
-// where the source says; "stated" is taken from publications or is our assumption, and was not measured by us.
+// All constants of the model. "Measured" is on the machine of docs/performance.md (two cores of a Zen 5 in a virtual machine), by ckbench run
+// --steps of the models of docs/scaling.md unless another source is named; "stated" is taken from publications or is our assumption, and was
+// not measured by us.
 
 // Efficiency is what the matmuls of a weight type reach inside a walk.
 type Efficiency struct {
@@ -18,7 +19,8 @@ type Efficiency struct {
 	Source  string
 }
 
-// efficiencies are those of the matmuls alone; what else a walk does is counted apart.
+// efficiencies are those of the matmuls alone, medians over shapes, one and two threads; what else a walk does is counted apart. Single rows
+// are off by up to 15 %: roofs are sampled for milliseconds beside repetitions of seconds.
 var efficiencies = map[quant.Type]Efficiency{
 	quant.Q8_0: {0.85, 0.65, "measured"},
 	quant.Q4_K: {0.81, 0.66, "measured"},
