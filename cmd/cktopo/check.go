@@ -26,6 +26,7 @@ serious: costs a model much of its speed, or stops it. minor: costs a little, or
 		})
 	g := cli.NewGroup(c.Flags(), "Measuring")
 	g.Bool(&p.noMeasure, "no-measure", "", "look at settings only")
+	p.widthFlag(cli.NewGroup(c.Flags(), "Showing"))
 }
 
 // check prints the findings; a serious one is exit code 1.

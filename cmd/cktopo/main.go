@@ -52,7 +52,7 @@ func newProgram() *program {
 	g.Text(&p.root, "root", "", "", "DIR|FILE.tgz", "a saved tree instead of this machine")
 	g = cli.NewGroup(p.app.Root.Flags(), "Showing")
 	g.Bool(&p.draw, "draw", "", "a drawing in characters instead of the table")
-	g.Int(&p.width, "width", "", 0, 40, 1000, "N", "columns of the output; default: those of the terminal, else COLUMNS")
+	p.widthFlag(g)
 	g.Text(&p.svg, "svg", "", "", "FILE", "write a picture to FILE (- is stdout, instead of the table)")
 	g.Bool(&p.force, "force", "", "overwrite FILE")
 	p.checkCommand()
@@ -60,6 +60,11 @@ func newProgram() *program {
 	p.gatherCommand()
 	p.app.AddConfigCommand()
 	return p
+}
+
+// widthFlag adds --width.
+func (p *program) widthFlag(g cli.Group) {
+	g.Int(&p.width, "width", "", 0, minWidth, 1000, "N", "columns of the output; default: those of the terminal, else COLUMNS")
 }
 
 // files is what is read: this machine, or the saved tree.

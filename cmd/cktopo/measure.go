@@ -87,6 +87,7 @@ const (
 	rest       = 30 * time.Millisecond
 	quotaTime  = 350 * time.Millisecond // more than three periods of 100 ms
 	enough     = 2 * time.Second        // after which nothing new is begun
+	slowTouch  = 6.0                    // seconds for the first use of 1 GiB: 0.75 s for pagesBytes
 )
 
 // measureHere measures what it can. threads is --threads, 0 for as many as the machine grants. It takes about a second.
@@ -101,36 +102,37 @@ func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 	h.Stated, h.StatedBy = statedClock(s.Model)
 	own := s.QuotaWorkers()
 	h.try("the frequency", func() error { return h.clock(cpus[:1], own) })
-	h.try("pages", func() error { return h.pages(s, cpus[:1]) })
-	h.try("memory and arithmetic of one core", func() (err error) {
-		h.ReadOne, h.OpsOne, err = roofsOf(s, cpus[:1], own)
-		return err
-	})
-	h.ReadAll, h.OpsAll = h.ReadOne, h.OpsOne
-	if len(cpus) > 1 {
-		h.try("memory and arithmetic of all cores", func() (err error) {
-			h.ReadAll, h.OpsAll, err = roofsOf(s, cpus, own)
-			return err
-		})
-	}
-	if both := siblings(s, cpus[0]); both != nil && (own == 0 || own >= 2) {
-		h.try("threads of one core", func() (err error) {
-			h.Alone = pair{h.ReadOne, h.OpsOne}
-			h.Siblings.Read, h.Siblings.Ops, err = roofsOf(s, both, own)
-			return err
-		})
-	}
 	if s.Quota.CPUs > 0 {
 		h.try("the quota", func() error { return h.quota(cpus) })
 	}
-	h.kernel()
-	h.lock(s.Settings.Memlock)
 	if model != nil {
 		h.try("the model's pages", func() (err error) {
 			h.Near, h.Far, err = model.rates(s)
 			return err
 		})
 	}
+	h.try("memory and arithmetic of one core", func() (err error) {
+		h.ReadOne, h.OpsOne, err = h.roofs(s, cpus[:1], own)
+		return err
+	})
+	h.ReadAll, h.OpsAll = h.ReadOne, h.OpsOne
+	if len(cpus) > 1 {
+		h.ReadAll, h.OpsAll = 0, 0
+		h.try("memory and arithmetic of all cores", func() (err error) {
+			h.ReadAll, h.OpsAll, err = h.roofs(s, cpus, own)
+			return err
+		})
+	}
+	if both := siblings(s, cpus[0]); both != nil && (own == 0 || own >= 2) {
+		h.try("threads of one core", func() (err error) {
+			h.Alone = pair{h.ReadOne, h.OpsOne}
+			h.Siblings.Read, h.Siblings.Ops, err = h.roofs(s, both, own)
+			return err
+		})
+	}
+	h.try("pages", func() error { return h.pages(s, cpus[:1]) })
+	h.kernel()
+	h.lock(s.Settings.Memlock)
 	after := vmstat()
 	h.SwapIn, h.SwapOut = after["pswpin"]-before["pswpin"], after["pswpout"]-before["pswpout"]
 	h.HintFaults, h.Migrated = after["numa_hint_faults"]-before["numa_hint_faults"], after["numa_pages_migrated"]-before["numa_pages_migrated"]
@@ -140,7 +142,7 @@ func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 
 // try notes what could not be measured.
 func (h *figures) try(what string, f func() error) {
-	err := errors.New("the machine is too busy")
+	err := errors.New("no time was left")
 	if time.Since(h.start) < enough {
 		err = f()
 	}
@@ -256,8 +258,8 @@ func sysText(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// roofsOf measures how fast workers on the CPUs read memory and multiply integers, together.
-func roofsOf(s *topo.Survey, cpus []int, quota int) (read, ops float64, err error) {
+// roofs measures how fast workers on the CPUs read memory and multiply integers, together.
+func (h *figures) roofs(s *topo.Survey, cpus []int, quota int) (read, ops float64, err error) {
 	room := measure.RoofBytes(s.Machine, len(cpus))
 	if room == 0 {
 		return 0, 0, errors.New("too little memory is free to tell it from the caches")
@@ -275,7 +277,7 @@ func roofsOf(s *topo.Survey, cpus []int, quota int) (read, ops float64, err erro
 		return 0, 0, err
 	}
 	defer r.Close()
-	for range 3 {
+	for i := 0; i < 3 && (i == 0 || time.Since(h.start) < enough); i++ {
 		if _, err := r.ReadNow(); err != nil {
 			return 0, 0, err
 		}
@@ -328,8 +330,12 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	defer huge.Free()
 	var a, b pageRates
 	share := 0.0
+	slow := false
 	err = t.Run(func(int) {
-		a.Touch = touch(small.Bytes())
+		if slow = touch(small.Bytes()[:pagesBytes/32]) > slowTouch; slow {
+			return
+		}
+		a.Touch = touch(small.Bytes()[pagesBytes/32:])
 		had := anonHuge()
 		b.Touch = touch(huge.Bytes())
 		share = float64(anonHuge()-had) / pagesBytes
@@ -343,6 +349,9 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	})
 	if err != nil {
 		return err
+	}
+	if slow {
+		return errors.New("the first use of memory takes too long here")
 	}
 	h.Small, h.HugeShare = a, max(0, share)
 	if h.HugeShare < 0.1 {
@@ -574,7 +583,8 @@ func (h *figures) section() section {
 	if h.Threads < 2 {
 		all = "all cores"
 	}
-	parts("memory", "one core reads", or(h.ReadOne, rate), all+" read", or(h.ReadAll, rate), "a channel of DDR5-4800 carries", "38.4 GB/s (published)")
+	channel := func(float64) string { return "38.4 GB/s (published)" }
+	parts("memory", "one core reads", or(h.ReadOne, rate), all+" read", or(h.ReadAll, rate), "a channel of DDR5-4800 carries", or(h.ReadAll, channel))
 	parts("8-bit integers", "one core", or(h.OpsOne, ops), all, or(h.OpsAll, ops))
 	parts("threads of a core", "one reads", or(h.Alone.Read, rate), "two read", or(h.Siblings.Read, rate), "one computes", or(h.Alone.Ops, ops),
 		"two compute", or(h.Siblings.Ops, ops))
@@ -583,7 +593,7 @@ func (h *figures) section() section {
 		"given", or(h.HugeShare, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }))
 	parts("quota", "time got", or(h.Got, func(v float64) string { return fmt.Sprintf("%.2f CPUs", v) }), "longest pause", or(h.Pause, milliseconds))
 	parts("kernel", "a system call", or(h.Syscall, nanoseconds), "a look at the clock", or(h.Now, nanoseconds))
-	parts("model", "a near core reads", or(h.Near, rate), "a far core reads", or(h.Far, rate))
+	parts("model's pages", "a near core reads", or(h.Near, rate), "a far core reads", or(h.Far, rate))
 	parts("meanwhile", "stolen", fmt.Sprintf("%.1f %%", 100*h.Noise.Steal), "other processes on", fmt.Sprintf("%.1f CPUs", h.Noise.OtherLoad),
 		"took", fmt.Sprintf("%.1f s", h.Seconds))
 	for i, why := range h.Why {

@@ -80,6 +80,15 @@ func TestTrees(t *testing.T) {
 					t.Error("a page that is not UTF-8")
 				}
 			}
+			var narrow bytes.Buffer
+			if err := writePage(&narrow, &s, false, 80); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(narrow.String()) {
+				if width(line) > 81 {
+					t.Errorf("%d columns of 80: %q", width(line)-1, line)
+				}
+			}
 			checkJSON(t, &s)
 			checkDrawings(t, &s)
 			checkGather(t, r, page, plain)

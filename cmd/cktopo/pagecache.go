@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -215,7 +216,7 @@ func (p *filePages) onNode(node int) int64 {
 	if p.Pages == 0 {
 		return 0
 	}
-	return int64(float64(p.Bytes) * float64(p.Nodes[node]) / float64(p.Pages))
+	return int64(math.Round(float64(p.Bytes) * float64(p.Nodes[node]) / float64(p.Pages)))
 }
 
 // rates measures how fast a core of the node that holds most of the pages reads them, and one of the node with CPUs that is farthest from

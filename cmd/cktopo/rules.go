@@ -683,6 +683,9 @@ var rules = []rule{
 			return plural(len(s.Settings.Mitigations), "mitigation") + " of CPU vulnerabilities active"
 		},
 		measured: func(s *subject) string {
+			if s.here.Small.Touch == 0 {
+				return "a system call takes " + nanoseconds(s.here.Syscall)
+			}
 			return fmt.Sprintf("a system call takes %s, the first use of a page of 4 KiB %s", nanoseconds(s.here.Syscall), nanoseconds(s.here.Small.Touch*4096/(1<<30)))
 		},
 		effect: "system calls and page faults cost more; matmuls make none. Seen when a model is loaded, hardly after",

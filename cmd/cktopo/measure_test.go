@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ck/internal/cli"
+	"ck/internal/topo"
+)
+
+// What is measured on the machine of the test is possible, and goes into JSON and text.
+func TestMeasureHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	fsys, err := topo.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := topo.Inspect(fsys, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := measureHere(&s, 0, nil)
+	if h.Clock < 1e8 || h.Clock > 1e10 || h.ClockFirst > h.Clock || h.Ramp < 0 || h.Ramp > 0.5 {
+		t.Errorf("a clock of %g Hz, %g after a rest, reached after %g s", h.Clock, h.ClockFirst, h.Ramp)
+	}
+	if h.Syscall <= 0 || h.Syscall > 1e-3 || h.Now <= 0 || h.Now > 1e-3 {
+		t.Errorf("a system call of %g s, the clock in %g s", h.Syscall, h.Now)
+	}
+	for name, v := range map[string]float64{"one core": h.ReadOne, "all cores": h.ReadAll, "small pages": h.Small.Read, "huge pages": h.Huge.Read} {
+		if v == 0 && len(h.Why) == 0 {
+			t.Errorf("%s: no rate, and nothing says why", name)
+		}
+		if v < 0 || v > 1e13 {
+			t.Errorf("%s: %g bytes a second", name, v)
+		}
+	}
+	if h.HugeShare < 0 || h.HugeShare > 1.01 || h.Threads < 1 || h.Seconds <= 0 {
+		t.Errorf("%+v", h)
+	}
+	r := check(&subject{Survey: &s, here: h})
+	if _, err := json.Marshal(r); err != nil {
+		t.Error(err)
+	}
+	for _, plain := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := r.write(&b, plain, 80); err != nil {
+			t.Fatal(err)
+		}
+		if text := b.String(); !strings.Contains(text, "measured here") || !strings.Contains(text, "clock") {
+			t.Errorf("plain %v: %s", plain, text)
+		}
+	}
+	if len(r.Skipped) > 0 {
+		t.Errorf("rules that were not measured: %v", r.Skipped)
+	}
+}
+
+// The pages of a file that was just written are in memory, on nodes that add up; nothing is told of a file that is not there.
+func TestLookAtFiles(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a.safetensors"), filepath.Join(dir, "b.safetensors")
+	for _, x := range []struct {
+		name string
+		n    int
+	}{{a, 3 << 20}, {b, 5000}, {filepath.Join(dir, "empty.safetensors"), 0}} {
+		if err := os.WriteFile(x.name, bytes.Repeat([]byte{7}, x.n), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := modelFiles(dir)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	p, err := lookAtFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Bytes != 3<<20+5000 || p.Pages < 700 || p.Cached != p.Pages {
+		t.Errorf("%+v", p)
+	}
+	if p.Unknown == "" {
+		on, bytes := 0, int64(0)
+		for node, n := range p.Nodes {
+			on += n
+			bytes += p.onNode(node)
+		}
+		if on != p.Cached || bytes < p.Bytes*99/100 || bytes > p.Bytes+1 {
+			t.Errorf("%d pages, %d bytes on nodes of %+v", on, bytes, p)
+		}
+	}
+	if one, err := modelFiles(b); err != nil || len(one) != 1 {
+		t.Errorf("%v, %v", one, err)
+	}
+	for _, name := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none.gguf")} {
+		if _, err := modelFiles(name); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := modelFiles(t.TempDir()); err == nil || !strings.Contains(err.Error(), "safetensors") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// A model whose pages lie on one of two nodes is found, with what cores of both reach; one that lies on both is not.
+func TestModelOnOneNode(t *testing.T) {
+	s := &subject{Survey: healthy(), here: &figures{Near: 40e9, Far: 25e9}, model: &filePages{Bytes: 1 << 30, Pages: 100, Cached: 100, Nodes: map[int]int{0: 10, 1: 90}}}
+	find := func() *finding {
+		r := check(s)
+		for i := range r.Findings {
+			if r.Findings[i].ID == "page-cache-on-one-node" {
+				return &r.Findings[i]
+			}
+		}
+		return nil
+	}
+	f := find()
+	if f == nil || !strings.Contains(f.What, "90 % of the model's pages in memory (1 GiB) lie on node 1") || f.Basis != computed ||
+		f.Measured != "a core of that node reads them at 40.0 GB/s, one of the farthest node at 25.0 GB/s" {
+		t.Errorf("%+v", f)
+	}
+	s.model.Nodes = map[int]int{0: 50, 1: 50}
+	if f := find(); f != nil {
+		t.Errorf("%+v", f)
+	}
+	s.model.Nodes, s.model.Cached = map[int]int{}, 0 // nothing in memory
+	if f := find(); f != nil {
+		t.Errorf("%+v", f)
+	}
+	if near, far := farPair(s.Survey, 1); near != 4 || far != 0 {
+		t.Errorf("CPUs %d and %d", near, far)
+	}
+	if near, far := farPair(s.Survey, 9); near >= 0 || far >= 0 {
+		t.Errorf("CPUs %d and %d of no node", near, far)
+	}
+}
+
+// The effects of what was measured are said with the finding; without a figure nothing is.
+func TestMeasuredEffects(t *testing.T) {
+	all := &figures{Seconds: 1, Threads: 8, Clock: 3e9, ClockFirst: 1e9, Ramp: 0.02, Stated: 2.5e9, StatedBy: "base_frequency", ReadAll: 102.4e9, OpsOne: 1e12, OpsAll: 6e12,
+		Alone: pair{20e9, 1e12}, Siblings: pair{22e9, 1.1e12}, Small: pageRates{20e9, 30e-9, 0.5}, Huge: pageRates{25e9, 10e-9, 0.1}, HugeShare: 1,
+		Got: 1.5, Pause: 0.05, Syscall: 100e-9, Now: 1e-6, HintFaults: 70, Migrated: 7}
+	for _, c := range []struct {
+		id     string
+		change func(*subject)
+		want   string
+	}{
+		{"quota", func(s *subject) { s.Quota = topo.Quota{CPUs: 2, Group: "/a"} }, "8 workers got the time of 1.50 CPUs and stood still for up to 50 ms"},
+		{"thp", func(s *subject) { s.Settings.THP = "never" },
+			"one core reads pages of 4 KiB at 20.0 GB/s, huge pages at 25.0 GB/s; a jump to another page takes 30 ns instead of 10 ns"},
+		{"numa-balancing", func(s *subject) { s.Settings.NUMABalancing = "1" }, "70 page faults for it and 7 pages moved in 1.0 s, by all processes"},
+		{"swap-in-use", func(s *subject) { s.Settings.SwapUsed = 1 << 30 }, "nothing was swapped in 1.0 s: what is there lies still"},
+		{"governor-slow", func(s *subject) { s.Settings.Governor = "schedutil" }, "a core that rested begins at 1.00 GHz and needs 20 ms to reach 3.00 GHz"},
+		{"turbo", func(s *subject) { s.Settings.Turbo = "off" }, "a busy core runs at 3.00 GHz; base_frequency says 2.50 GHz"},
+		{"smt", func(s *subject) { s.SMT = 2 }, "one thread of a core reads 20.0 GB/s and computes 1.00 TOP/s; two threads 22.0 GB/s and 1.10 TOP/s together"},
+		{"memory-channels", func(*subject) {},
+			"8 cores read 102.4 GB/s, as much as 4.0 channels of DDR4-3200, 2.7 of DDR5-4800 or 2.0 of DDR5-6400 carry (published: 8 bytes a transfer)"},
+		{"clock-source", func(s *subject) { s.Settings.ClockSource = "hpet" }, "a look at the clock takes 1.0 us"},
+		{"mitigations", func(s *subject) { s.Settings.Mitigations = []string{"a: b"} }, "a system call takes 100 ns, the first use of a page of 4 KiB 1.9 us"},
+		{"power-limit", func(s *subject) {
+			s.Power = []topo.PowerZone{{Limits: []topo.PowerLimit{{Watts: 100, MaxWatts: 200}}}}
+		}, "8 cores compute 6.0 times as fast as one, for a few milliseconds"},
+	} {
+		for _, x := range []struct {
+			here *figures
+			want string
+		}{{all, c.want}, {nil, ""}} {
+			s := &subject{Survey: healthy(), here: x.here}
+			c.change(s)
+			got := "not found"
+			for _, f := range check(s).Findings {
+				if f.ID == c.id {
+					got = f.Measured
+				}
+			}
+			if got != x.want {
+				t.Errorf("%s: %q, want %q", c.id, got, x.want)
+			}
+		}
+		// Nothing could be measured: every rule must bear it.
+		s := &subject{Survey: healthy(), here: &figures{Locked: -1}}
+		c.change(s)
+		for _, f := range check(s).Findings {
+			if strings.Contains(f.Measured, "NaN") || strings.Contains(f.Measured, "Inf") {
+				t.Errorf("%s: %q", f.ID, f.Measured)
+			}
+		}
+	}
+}
+
+// Tables fit where words allow it; numbers and the first column stay whole.
+func TestFit(t *testing.T) {
+	in := table("name of it", ">in all", "what it is")
+	in.Rows = [][]string{{"node 10", "12 GiB", "memory of a kind that is not told"}, {"x", "1 byte", "y"}}
+	var b strings.Builder
+	out := fit(in, 36)
+	if err := out.Write(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	want := "name of it  in all  what it is\nnode 10     12 GiB  memory of a kind\n                    that is not told\nx           1 byte  y\n"
+	if b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+	if got := fit(in, 200); got.Rows[0][2] != in.Rows[0][2] {
+		t.Errorf("%q", got.Rows[0])
+	}
+	if got := fit(in, 1); got.Rows[0][1] != "12 GiB" || got.Rows[0][0] != "node 10" { // less than there can be
+		t.Errorf("%q", got.Rows[0])
+	}
+	if got := fit(cli.Table{}, 10); len(got.Rows) != 0 {
+		t.Errorf("%v", got)
+	}
+}
