@@ -4,13 +4,17 @@ PREFIX ?= /usr/local
 COMMIT ?= $(shell git describe --always --abbrev=12 --exclude '*' --dirty=+changes 2>/dev/null)
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: build test bench lint man install
+.PHONY: build test test-numa bench lint man install
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X ck/internal/cli.Commit=$(COMMIT)" -o bin/ ./cmd/...
 
 test:
 	go test ./...
+
+# Topologies, quotas and limits in virtual machines of ../shared/tools/numavm, which installs QEMU and a kernel at its first run.
+test-numa:
+	CK_TEST_NUMA=1 go test -count=1 -v -parallel 2 -timeout 30m ./test/numa
 
 bench:
 	go test -run '^$$' -bench . ./asm/... ./internal/kernel ./test
