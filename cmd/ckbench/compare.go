@@ -30,7 +30,7 @@ What is compared is the share of the roofs that was measured beside each repetit
 
 Results of the same test in one file, as from several runs whose lines were appended, are taken together.
 
-With --fail-on, a test whose median fell by more than that, with a probability below --alpha, ends the program with code 1. Three repetitions on each side cannot reach 0.05; stderr says so. Tests that only one side has are named there, too.
+With --fail-on, a test whose median fell by more than that, with a probability below --alpha, ends the program with code 1. Three repetitions on each side cannot reach 0.05; stderr says so. Tests that only one side has are named there, and what else than the program differs: CPU, huge pages, governor, SMT, tier, activations, the model's file.
 
   ckbench run -m model.gguf -o json > new.json
   ckbench compare old.json new.json --fail-on 5%`
@@ -71,9 +71,12 @@ func readResults(name string, r io.Reader) ([]*result, error) {
 			return nil, cli.Input("%s: has no results; give a file that ckbench run -o json has written", name)
 		case doc.Results != nil:
 			for i := range doc.Results {
-				out = append(out, &doc.Results[i])
+				r := &doc.Results[i]
+				r.Host = doc.Host
+				out = append(out, r)
 			}
 		default:
+			doc.result.Host = doc.Host
 			out = append(out, &doc.result)
 		}
 	}
@@ -130,6 +133,28 @@ type comparison struct {
 	Change     float64 `json:"change"` // New/Old - 1
 	P          float64 `json:"p"`
 	Verdict    string  `json:"verdict"` // same, faster, slower, regression, no samples
+}
+
+// differences names what else than the program two results differ in, as far as both tell.
+func differences(a, b *result) []string {
+	var out []string
+	add := func(name, x, y string) {
+		if x != y && x != "" && y != "" {
+			out = append(out, fmt.Sprintf("%s (%s, %s)", name, x, y))
+		}
+	}
+	if a.Host != nil && b.Host != nil {
+		add("the CPU", a.Host.CPU, b.Host.CPU)
+		add("huge pages", a.Host.THP, b.Host.THP)
+		add("governor", a.Host.Governor, b.Host.Governor)
+		add("SMT", a.Host.SMT, b.Host.SMT)
+	}
+	add("tier", a.Tier, b.Tier)
+	add("activations", a.Act, b.Act)
+	if a.ModelHash != b.ModelHash && a.ModelHash != "" && b.ModelHash != "" {
+		out = append(out, "the model's file")
+	}
+	return out
 }
 
 // compareResults pairs tests of the same model, depth, rows and cache. Threads tell tests apart if a side has several of them. added and
@@ -279,6 +304,9 @@ func (p *program) runCompare(_ *cobra.Command, args []string) error {
 	if len(list) == 0 {
 		return cli.Input("%s: has no test in common with %s; run the same tests", args[1], args[0])
 	}
+	if d := differences(before[0], after[0]); len(d) > 0 {
+		p.app.Warn("%s and %s differ in more than the program: %s", args[0], args[1], strings.Join(d, ", "))
+	}
 	if err := p.printComparison(list); err != nil {
 		return err
 	}
@@ -289,7 +317,7 @@ func (p *program) runCompare(_ *cobra.Command, args []string) error {
 			bad++
 		case c.Verdict == "no samples":
 			none++
-		case least >= o.alpha:
+		case least >= o.alpha && c.P >= o.alpha:
 			blind = fmt.Sprintf("%s: %d and %d repetitions cannot come below p = %.2g, and --alpha is %g; repeat more often (-r)", c.Test, c.OldN, c.NewN, least, o.alpha)
 		}
 	}

@@ -3,8 +3,11 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
+
+	"ck/internal/measure"
 )
 
 // noisy is a result with drifting roofs: tokens/s follow the roof, which differs by 15 %.
@@ -59,6 +62,27 @@ func TestCompare(t *testing.T) {
 	}
 	if c := compareOne(sampleResult(), old, false, 0.05, 0.05); c.Verdict != "no samples" {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	a, b := sampleResult(), sampleResult()
+	a.Host, b.Host = &measure.Host{CPU: "A", THP: "madvise"}, &measure.Host{CPU: "A", THP: "never", Governor: "performance"}
+	a.Tier, b.Tier = "vnni", "avx2"
+	a.ModelHash, b.ModelHash = "1", "2"
+	want := []string{"huge pages (madvise, never)", "tier (vnni, avx2)", "the model's file"}
+	if got := differences(a, b); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	b.Host = nil
+	if got := differences(a, b); !slices.Equal(got, want[1:]) {
+		t.Errorf("%q", got)
+	}
+	// Results carry their host, wherever it stands in the file.
+	for _, text := range []string{`{"schema":"ck.bench.run/1","test":"a","host":{"cpu":"A"}}`, `{"schema":"ck.bench.run/1","host":{"cpu":"A"},"results":[{"test":"a"}]}`} {
+		if rs, err := readResults("f", strings.NewReader(text)); err != nil || len(rs) != 1 || rs[0].Host == nil || rs[0].Host.CPU != "A" {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

@@ -80,6 +80,8 @@ func (s *sweepPhase) summary() string {
 		return text + "; one number of threads is no fit"
 	case *s.Serial < 0.001:
 		return text + fmt.Sprintf("; S = %.3f: no limit to be seen", *s.Serial)
+	case *s.Serial > 0.999:
+		return text + fmt.Sprintf("; S = %.3f: more threads gain nothing", *s.Serial)
 	}
 	return text + fmt.Sprintf("; S = %.3f, at most %.3g times the speed of one thread", *s.Serial, 1 / *s.Serial)
 }

@@ -20,6 +20,10 @@ func TestSweepFit(t *testing.T) {
 	if got := s.summary(); got != "pp512: knee at 8 threads; S = 0.200, at most 5 times the speed of one thread" {
 		t.Error(got)
 	}
+	flat := sweepPhase{Test: "x", Points: []sweepPoint{{Threads: 1, TS: 10}, {Threads: 2, TS: 10}}}
+	if flat.fit(); flat.summary() != "x: knee at 1 thread; S = 1.000: more threads gain nothing" {
+		t.Error(flat.summary())
+	}
 	one := sweepPhase{Test: "x", Points: s.Points[:1]}
 	if one.fit(); one.Serial != nil || !strings.Contains(one.summary(), "no fit") {
 		t.Error(one.summary())
