@@ -553,7 +553,7 @@ func (r tree) resctrl(s *Survey, cpuinfo string) {
 		return
 	}
 	const info = resctrlDir + "/info/L3_MON/"
-	s.Resctrl = &Resctrl{RMIDs: r.int(info+"num_rmids", 0), Groups: len(r.entries(resctrlDir + "/mon_groups"))}
+	s.Resctrl = &Resctrl{RMIDs: r.int(info+"num_rmids", 0), Groups: len(r.readDir(resctrlDir + "/mon_groups"))}
 	for f := range strings.FieldsSeq(r.text(info + "mon_features")) {
 		if len(s.Resctrl.Features) == maxTargets || len(f) > maxWord {
 			r.notes.add("%smon_features makes no sense after %d words", info, len(s.Resctrl.Features))

@@ -6,8 +6,8 @@ import "ck/internal/isa"
 // every CPU, devices), so the engine does not. What the tree does not tell is absent: nil, 0, "" or -1 as said; Missing names files
 // that should be there and are not, or that make no sense.
 //
-// Comments name the files of each fact; paths without a leading word are below the folder that the type names. The kernel describes them
-// in Documentation/ABI and Documentation/admin-guide.
+// Comments name the file of each fact: cpu* and node* stand for the folders in /sys/devices/system, and the files of a device are named
+// without its own folder, which its type has. The kernel describes them in Documentation/ABI and Documentation/admin-guide.
 type Survey struct {
 	Machine
 
