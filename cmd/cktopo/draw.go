@@ -71,6 +71,9 @@ func (m memoryBox) text() string {
 	if m.cache > 0 {
 		text += " cached by " + size(m.cache)
 	}
+	if !m.allowed {
+		text += ", not allowed"
+	}
 	return text
 }
 
@@ -429,11 +432,7 @@ type textBox struct {
 func leafText(s *topo.Survey, l *leaf, limit int) textBox {
 	b := textBox{title: l.title}
 	if l.memory != nil {
-		text := l.memory.text()
-		if !l.memory.allowed {
-			text += ", not allowed"
-		}
-		b.lines = append(b.lines, text)
+		b.lines = append(b.lines, l.memory.text())
 	}
 	text := plural(l.cores, "core")
 	if len(l.cpus) > l.cores {

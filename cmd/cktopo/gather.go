@@ -162,7 +162,9 @@ func (r *recorder) Open(name string) (fs.File, error) {
 	defer f.Close()
 	k := &kept{err: err}
 	if err == nil {
-		k.data, k.err = io.ReadAll(io.LimitReader(f, maxGatherFile+1))
+		var data []byte
+		data, k.err = io.ReadAll(io.LimitReader(f, maxGatherFile+1))
+		k.data = bytes.Clone(data) // most files are a few bytes, and there may be 100,000 of them
 	}
 	r.files[name] = k
 	return k.open(name)

@@ -231,7 +231,7 @@ func (p *painter) leaf(l *leaf) block {
 	for _, g := range l.groups {
 		groups = append(groups, p.group(g))
 	}
-	in := p.plainGridBy(groups, 1.8)
+	in := p.layOut(groups, 1.8, gapPlain, false)
 	head := l.title + ": " + plural(l.cores, "core")
 	if len(l.cpus) > l.cores {
 		head += fmt.Sprintf(", %d CPUs", len(l.cpus))
@@ -241,9 +241,6 @@ func (p *painter) leaf(l *leaf) block {
 	memory := ""
 	if l.memory != nil {
 		memory = l.memory.text()
-		if !l.memory.allowed {
-			memory += ", not allowed"
-		}
 		b.w = max(b.w, textWidth(memory, 11)+2*pad0+12)
 		b.h += 28
 	}
@@ -321,9 +318,6 @@ func (p *painter) memory(m memoryBox, o *outer) block {
 	if d := p.distanceTo(m.node, o); d != "" {
 		title += ", " + d
 	}
-	if !m.allowed {
-		text += ", not allowed"
-	}
 	return block{w: max(textWidth(title, 11), textWidth(text, 11)) + 16, h: 40, draw: func(g *svg, x, y, w, h float64) {
 		g.rect(x, y, w, h, 4, memoryFill[m.kind], "#888888")
 		g.text(x+8, y+16, 11, "start", ink, title)
@@ -399,11 +393,6 @@ func (p *painter) grid(blocks []block, aspect float64) block {
 		gap = gapLink
 	}
 	return p.layOut(blocks, aspect, gap, true)
-}
-
-// plainGridBy is a grid without lines.
-func (p *painter) plainGridBy(blocks []block, aspect float64) block {
-	return p.layOut(blocks, aspect, gapPlain, false)
 }
 
 // plainGrid is a grid without lines, as wide as it may be.
