@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"ck/internal/cli"
@@ -9,13 +10,29 @@ import (
 	"ck/internal/generate"
 	"ck/internal/template"
 	"ck/internal/tokenizer"
+	"ck/internal/topo"
 )
 
 // decodeAll shows ids as text with the names of control tokens.
 var decodeAll = tokenizer.DecodeOptions{Special: true, SkipSpaceAtStart: true}
 
-// openModel opens what -m names.
-func (p *program) openModel() (*generate.Model, error) { return generate.Open(p.app.Common.Model) }
+// vocabularyBytes is what may be mapped for the Go heap while a model is opened: two pieces of 64 MiB hold a vocabulary of 150,000 words.
+const vocabularyBytes = 128 << 20
+
+// openModel opens what -m names. What a ulimit has no room for is refused before: the Go runtime ends the process where it finds none.
+func (p *program) openModel() (*generate.Model, error) {
+	path := p.app.Common.Model
+	for _, u := range topo.Ulimits() {
+		need := int64(vocabularyBytes)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && u.Flag == "-v" {
+			need += info.Size()
+		}
+		if u.Left < need {
+			return nil, cli.Resource("memory: %s left of ulimit %s %d KiB; the model's file and vocabulary take up to %s; raise it", mib(u.Left), u.Flag, u.Max>>10, mib(need))
+		}
+	}
+	return generate.Open(path)
+}
 
 // useTemplate is the template for the prompt, nil if the text goes to the model as it is.
 func (p *program) useTemplate(m *generate.Model) (*template.Template, error) {

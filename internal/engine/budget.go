@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -137,7 +138,7 @@ func (e *Engine) budget(matrix []bool) error {
 			return err
 		}
 	}
-	if err := e.fromUlimits(matrix); err != nil {
+	if err := e.fromUlimits(matrix, must); err != nil {
 		return err
 	}
 	if l := e.opt.MemLimit; l > 0 && (m.limit == 0 || l <= m.limit) {
@@ -178,47 +179,56 @@ func (e *Engine) fromMachine(matrix []bool, left, must int64, why string) error 
 		return nil
 	}
 	e.picks = int(min(int64(e.picks), max(picksMin, left/16/vocab)))
-	asked := e.opt.UBatch
-	p, err := e.plan(plan.Many, e.picks, e.tableFormat(matrix))
-	tight := func() bool { return int64(p.Arena) > min(left/4, left-program-must) }
-	for err == nil && tight() && e.opt.UBatch > 2*picksMin {
-		e.opt.UBatch /= 2
-		e.picks = min(e.picks, e.opt.UBatch)
-		p, err = e.plan(plan.Many, e.picks, e.tableFormat(matrix))
-	}
+	arena, err := e.buffers(matrix, e.picks, func(arena int64) bool { return arena > min(left/4, left-program-must) })
 	if err != nil {
 		return err
 	}
-	if e.opt.UBatch < asked {
-		e.note("prompts go in walks of %d rows: the memory budget has no room for the buffers of %d", e.opt.UBatch, asked)
-	}
-	m.limit = left - program - int64(p.Arena)
-	m.why = fmt.Sprintf("%s; %s of it for buffers, %s for the program", why, mib(int64(p.Arena)), mib(program))
+	m.limit = left - program - arena
+	m.why = fmt.Sprintf("%s; %s of it for buffers, %s for the program", why, mib(arena), mib(program))
 	if m.limit <= 0 {
-		return &MemoryError{fmt.Sprintf("memory: %s; a walk's buffers take %s, the program %s; raise the limit", why, mib(int64(p.Arena)), mib(program))}
+		return &MemoryError{fmt.Sprintf("memory: %s; a walk's buffers take %s, the program %s; raise the limit", why, mib(arena), mib(program))}
 	}
 	return nil
 }
 
+// buffers is the size of the buffers of the largest walk with so many rows of logits. Walks of prompts become smaller while they are tight.
+func (e *Engine) buffers(matrix []bool, picks int, tight func(arena int64) bool) (int64, error) {
+	for asked := e.opt.UBatch; ; e.opt.UBatch /= 2 {
+		e.picks = min(e.picks, e.opt.UBatch)
+		p, err := e.plan(plan.Many, picks, e.tableFormat(matrix))
+		if err != nil {
+			return 0, err
+		}
+		if tight(int64(p.Arena)) && e.opt.UBatch > 2*picksMin {
+			continue
+		}
+		if e.opt.UBatch < asked {
+			e.note("prompts go in walks of %d rows: the memory budget has no room for the buffers of %d", e.opt.UBatch, asked)
+		}
+		return int64(p.Arena), nil
+	}
+}
+
 // fromUlimits lowers the limit to what the process may still map. All of a mapping counts there, touched or not.
-func (e *Engine) fromUlimits(matrix []bool) error {
+func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 	limits := topo.Ulimits()
 	if len(limits) == 0 {
 		return nil
 	}
-	p, err := e.plan(plan.Many, e.opt.UBatch, e.tableFormat(matrix))
+	left := slices.MinFunc(limits, func(a, b topo.Ulimit) int { return cmp.Compare(a.Left, b.Left) }).Left
+	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
+	const others = slabBytes + goBytes + 8*numa.HugePage
+	arena, err := e.buffers(matrix, e.opt.UBatch, func(arena int64) bool { return arena > min(left/4, left-others-must) })
 	if err != nil {
 		return err
 	}
-	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
-	others := int64(p.Arena) + slabBytes + goBytes + 8*numa.HugePage
 	for _, u := range limits {
-		why := fmt.Sprintf("%s left of ulimit %s %d KiB, %s of it for buffers, slabs of the cache and the Go runtime", mib(u.Left), u.Flag, u.Max>>10, mib(others))
-		if u.Left <= others {
-			return &MemoryError{fmt.Sprintf("memory: %s left of ulimit %s %d KiB; buffers, a slab of the cache and the Go runtime take %s; raise it, or lower --ubatch",
-				mib(u.Left), u.Flag, u.Max>>10, mib(others))}
+		why := fmt.Sprintf("%s left of ulimit %s %d KiB, %s of it for buffers, slabs of the cache and the Go runtime", mib(u.Left), u.Flag, u.Max>>10, mib(arena+others))
+		if u.Left <= arena+others {
+			return &MemoryError{fmt.Sprintf("memory: %s left of ulimit %s %d KiB; buffers, a slab of the cache and the Go runtime take %s; raise it",
+				mib(u.Left), u.Flag, u.Max>>10, mib(arena+others))}
 		}
-		if n := u.Left - others; e.mem.limit == 0 || n < e.mem.limit {
+		if n := u.Left - others - arena; e.mem.limit == 0 || n < e.mem.limit {
 			e.mem.limit, e.mem.why = n, why
 		}
 	}

@@ -3,6 +3,7 @@ package numa
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -289,6 +290,7 @@ func TestPackages(t *testing.T) {
 		if passed < 5 {
 			t.Errorf("%s: only %d tests\n%s", s.command, passed, s.out)
 		}
-		t.Logf("%s: %d passed, %d skipped", s.command, passed, strings.Count(s.out, "--- SKIP: "))
+		slow := regexp.MustCompile(`(?m)^--- PASS: (\S+ \(\d*[1-9]\d*\.\d+s\))`).FindAllStringSubmatch(s.out, -1)
+		t.Logf("%s: %d passed, %d skipped; a second or more: %q", s.command, passed, strings.Count(s.out, "--- SKIP: "), slow)
 	}
 }

@@ -31,28 +31,40 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// programs builds the programs, and the tests of packages that know of nodes, static as they are shipped.
-var programs = sync.OnceValue(func() error {
-	commands := [][]string{{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/", "ck/cmd/ckrun", "ck/cmd/cktopo", "ck/cmd/ckbench"}}
-	for _, p := range []string{"numa", "team"} {
-		commands = append(commands, []string{"test", "-c", "-o", filepath.Join(dir, p+".test"), "ck/internal/" + p})
+// built is what was built so far.
+var built = struct {
+	sync.Mutex
+	err map[string]error
+}{err: map[string]error{}}
+
+// build makes a program, or "x.test", the tests of package internal/x; static, as programs are shipped.
+func build(name string) (path string, err error) {
+	built.Lock()
+	defer built.Unlock()
+	path = filepath.Join(dir, name)
+	if err, ok := built.err[name]; ok {
+		return path, err
 	}
-	for _, args := range commands {
-		cmd := exec.Command("go", args...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", path, "ck/cmd/" + name}
+	if p, ok := strings.CutSuffix(name, ".test"); ok {
+		args = []string{"test", "-c", "-o", path, "ck/internal/" + p}
 	}
-	return nil
-})
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, e := cmd.CombinedOutput(); e != nil {
+		err = fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), e, out)
+	}
+	built.err[name] = err
+	return path, err
+}
 
 func program(t *testing.T, name string) string {
 	t.Helper()
-	if err := programs(); err != nil {
+	path, err := build(name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name)
+	return path
 }
 
 // vm is a virtual machine for some commands.
@@ -191,11 +203,11 @@ func (s step) counters() map[string]int64 {
 }
 
 // story runs the built-in model; the text is the same on every machine.
-const story = `./ckrun -v -n 24 --temp 0 "Once upon a time"`
+const story = `./ckrun -v -n 12 --temp 0 "Once upon a time"`
 
 // storyHere is its text on this machine.
 var storyHere = sync.OnceValues(func() (string, error) {
-	if err := programs(); err != nil {
+	if _, err := build("ckrun"); err != nil {
 		return "", err
 	}
 	cmd := exec.Command("sh", "-c", story)
