@@ -64,7 +64,7 @@ func TestRules(t *testing.T) {
 		"numa-balancing":         {func(s *subject) { s.Settings.NUMABalancing = "1" }, "is on", nil},
 		"zone-reclaim":           {func(s *subject) { s.Settings.ZoneReclaim = "1" }, "vm.zone_reclaim_mode=1", nil},
 		"page-cache-on-one-node": {func(s *subject) { s.Settings.PageCacheByNode = []int64{1 << 30, 20 << 30} }, "distance up to 21 instead of 10", nil},
-		"nodes-without-memory":   {func(s *subject) { s.Nodes[1].MemTotal, s.Memory[1].Kind = 0, topo.None }, "nodes 1 have CPUs and no memory", nil},
+		"nodes-without-memory":   {func(s *subject) { s.Nodes[1].MemTotal, s.Memory[1].Kind = 0, topo.None }, "node 1 has CPUs and no memory", nil},
 		"nodes-uneven":           {func(s *subject) { s.Nodes[1].MemTotal = 64 << 30 }, "between 32 GiB and 64 GiB", nil},
 		"distances":              {func(s *subject) { s.Distance = [][]int{{10, 10}, {10, 10}} }, "equal", nil},
 		"far-memory": {func(s *subject) {

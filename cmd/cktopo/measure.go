@@ -64,6 +64,7 @@ type figures struct {
 	Why []string `json:"not_measured"`
 
 	start time.Time
+	slow  bool // memory is slow to come by
 }
 
 // pair is how fast threads read memory and compute.
@@ -82,12 +83,12 @@ type pageRates struct {
 // Sizes and times of the samples.
 const (
 	pagesBytes = 128 << 20 // of memory in small and in huge pages
-	roofBytes  = 128 << 20 // of memory for each worker that reads
+	roofStep   = 64 << 20  // of memory for each worker that reads: a multiple of what one sample reads
 	clockSlice = time.Millisecond
 	rest       = 30 * time.Millisecond
 	quotaTime  = 350 * time.Millisecond // more than three periods of 100 ms
 	enough     = 2 * time.Second        // after which nothing new is begun
-	slowTouch  = 6.0                    // seconds for the first use of 1 GiB: 0.75 s for pagesBytes
+	slowTouch  = time.Second            // for the first use of pagesBytes
 )
 
 // measureHere measures what it can. threads is --threads, 0 for as many as the machine grants. It takes about a second.
@@ -111,6 +112,7 @@ func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 			return err
 		})
 	}
+	h.try("pages", func() error { return h.pages(s, cpus[:1]) }) // before what takes as much memory again: the kernel has it at hand then
 	h.try("memory and arithmetic of one core", func() (err error) {
 		h.ReadOne, h.OpsOne, err = h.roofs(s, cpus[:1], own)
 		return err
@@ -130,7 +132,6 @@ func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 			return err
 		})
 	}
-	h.try("pages", func() error { return h.pages(s, cpus[:1]) })
 	h.kernel()
 	h.lock(s.Settings.Memlock)
 	after := vmstat()
@@ -261,12 +262,16 @@ func sysText(name string) string {
 // roofs measures how fast workers on the CPUs read memory and multiply integers, together.
 func (h *figures) roofs(s *topo.Survey, cpus []int, quota int) (read, ops float64, err error) {
 	room := measure.RoofBytes(s.Machine, len(cpus))
-	if room == 0 {
+	switch {
+	case h.slow:
+		return 0, 0, errSlow
+	case room == 0:
 		return 0, 0, errors.New("too little memory is free to tell it from the caches")
 	}
-	if len(cpus) > 1 || s.L3.Bytes <= roofBytes/4 {
-		room = min(room, roofBytes) // enough beside so much cache
-	}
+	// No more than it takes beside the caches: memory that is taken here may push files out of the page cache.
+	n := len(cpus)
+	caches := s.L2.Bytes*int64(n) + s.L3.Bytes*int64((n+max(1, s.L3.CPUs)-1)/max(1, s.L3.CPUs))
+	room = min(room, int(4*caches/int64(n)/roofStep+1)*roofStep)
 	t, err := newTeam(cpus, quota)
 	if err != nil {
 		return 0, 0, err
@@ -330,14 +335,14 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	defer huge.Free()
 	var a, b pageRates
 	share := 0.0
-	slow := false
 	err = t.Run(func(int) {
-		if slow = touch(small.Bytes()[:pagesBytes/32]) > slowTouch; slow {
+		if a.Touch = h.touch(small.Bytes()); h.slow {
 			return
 		}
-		a.Touch = touch(small.Bytes()[pagesBytes/32:])
 		had := anonHuge()
-		b.Touch = touch(huge.Bytes())
+		if b.Touch = h.touch(huge.Bytes()); h.slow {
+			return
+		}
 		share = float64(anonHuge()-had) / pagesBytes
 		if share < 0.5 && unix.Madvise(huge.Bytes(), unix.MADV_COLLAPSE) == nil {
 			share, b.Touch = float64(anonHuge()-had)/pagesBytes, 0
@@ -350,8 +355,8 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	if err != nil {
 		return err
 	}
-	if slow {
-		return errors.New("the first use of memory takes too long here")
+	if h.slow {
+		return errSlow
 	}
 	h.Small, h.HugeShare = a, max(0, share)
 	if h.HugeShare < 0.1 {
@@ -361,13 +366,19 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	return nil
 }
 
-// touch writes a byte of every page of 4 KiB and says how many seconds 1 GiB would take.
-func touch(b []byte) float64 {
-	start := threadTime()
+// errSlow is why memory is not measured where it is slow to come by: in an emulator, or where a hypervisor has to find it first.
+var errSlow = errors.New("the first use of memory takes too long here")
+
+// touch writes a byte of every page of 4 KiB and says how many seconds 1 GiB would take. It gives up, and sets slow, after slowTouch.
+func (h *figures) touch(b []byte) float64 {
+	start, used := time.Now(), threadTime()
 	for i := 0; i < len(b); i += 4096 {
-		b[i] = 1
+		if b[i] = 1; i%(1<<20) == 0 && time.Since(start) > slowTouch {
+			h.slow = true
+			return 0
+		}
 	}
-	return (threadTime() - start) * (1 << 30) / float64(len(b))
+	return (threadTime() - used) * (1 << 30) / float64(len(b))
 }
 
 // readRate reads all of b once, in bytes per second.

@@ -128,6 +128,11 @@ func TestModelOnOneNode(t *testing.T) {
 	if f := find(); f != nil {
 		t.Errorf("%+v", f)
 	}
+	s.Affinity = []int{0, 1}
+	if f := find(); f == nil || !strings.Contains(f.What, "50 % of the model's pages in memory (1 GiB) lie on nodes where this process does not run") {
+		t.Errorf("%+v", f)
+	}
+	s.Affinity = []int{0, 1, 2, 3, 4, 5, 6, 7}
 	s.model.Nodes, s.model.Cached = map[int]int{}, 0 // nothing in memory
 	if f := find(); f != nil {
 		t.Errorf("%+v", f)

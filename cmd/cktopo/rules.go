@@ -107,7 +107,7 @@ var rules = []rule{
 			if len(s.DisallowedNodes) == 0 {
 				return ""
 			}
-			return fmt.Sprintf("memory of nodes %s is not allowed to this process", shortList(s.DisallowedNodes, listWidth))
+			return "memory of " + nodesWith(s.DisallowedNodes, "is", "is") + " not allowed to this process"
 		},
 		figure: func(s *subject) string {
 			var out, all int64
@@ -279,7 +279,7 @@ var rules = []rule{
 		id: "nodes-without-memory", severity: serious, reads: "node*/meminfo, node*/cpulist",
 		what: func(s *subject) string {
 			if nodes, _ := bareNodes(s.Survey); len(nodes) > 0 {
-				return fmt.Sprintf("nodes %s have CPUs and no memory", shortList(nodes, listWidth))
+				return nodesWith(nodes, "has", "have") + " CPUs and no memory"
 			}
 			return ""
 		},
@@ -792,6 +792,14 @@ func bareNodes(s *topo.Survey) (nodes []int, cores int) {
 	return nodes, cores
 }
 
+// nodesWith names nodes with a verb for one or several.
+func nodesWith(ids []int, one, more string) string {
+	if len(ids) == 1 {
+		return fmt.Sprintf("node %d %s", ids[0], one)
+	}
+	return fmt.Sprintf("nodes %s %s", shortList(ids, listWidth), more)
+}
+
 // setAside is the memory in free pages of the pools.
 func setAside(s *topo.Survey) (bytes int64) {
 	for _, h := range s.HugePages {
@@ -800,7 +808,8 @@ func setAside(s *topo.Survey) (bytes int64) {
 	return bytes
 }
 
-// pageCacheOnOneNode finds page cache that lies on one node although several have CPUs: that of a model if one is named, else all.
+// pageCacheOnOneNode finds page cache that lies on one node although several have CPUs: that of a model if one is named, else all. A
+// model's pages may also lie where the process does not run.
 func pageCacheOnOneNode(s *subject) (what, effect string) {
 	cached, whose := s.Settings.PageCacheByNode, "the page cache"
 	if s.model != nil {
@@ -810,7 +819,7 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 		}
 	}
 	withCPUs, most := 0, 0
-	var all int64
+	var all, away int64
 	for i, n := range s.Nodes {
 		if len(n.CPUs) > 0 {
 			withCPUs++
@@ -820,7 +829,14 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 			if cached[i] > cached[most] {
 				most = i
 			}
+			if !slices.ContainsFunc(n.CPUs, func(id int) bool { return slices.Contains(s.Affinity, id) }) {
+				away += cached[i]
+			}
 		}
+	}
+	if s.model != nil && all > 0 && away > all/10*3 {
+		return fmt.Sprintf("%s of %s (%s) lie on nodes where this process does not run", percent(away, all), whose, size(all)),
+			"they are read over links between nodes"
 	}
 	if withCPUs < 2 || all < 4<<30 && s.model == nil || all == 0 || cached[most] < all/10*7 {
 		return "", ""
