@@ -18,7 +18,7 @@ const (
 	maxDevices  = 2048 // of each kind of device
 	maxPorts    = 1024 // of all RDMA devices
 	maxCounters = 100  // of a port, in one folder
-	maxTargets  = 64   // of a decoder, a region, a port
+	maxTargets  = 64   // of a decoder, a region, a port; also caches of a CPU, vulnerabilities
 	maxWord     = 256  // bytes of a value; the longest, a mitigation's, have some 150
 )
 

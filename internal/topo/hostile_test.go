@@ -205,7 +205,7 @@ func TestHostileTrees(t *testing.T) {
 		}), "names no CPUs", ""},
 		{"as many CPUs as a list may have, each with all of them as siblings and in its cache", archive(t, func(put func(item)) {
 			put(item{name: cpuDir + "/online", data: []byte("0-16383")})
-			for i := range 1024 {
+			for i := range 200 {
 				dir := fmt.Sprintf("%s/cpu%d/", cpuDir, i)
 				put(item{name: dir + "topology/core_siblings_list", data: []byte("0-16383")})
 				put(item{name: dir + "cache/index0/level", data: []byte("1")})
@@ -283,6 +283,17 @@ func TestHostileTrees(t *testing.T) {
 				put(item{name: fmt.Sprintf(cpuDir+"/cpu%d", i), link: "/z"})
 				put(item{name: fmt.Sprintf("z/cache/index%d/level", i), data: []byte("1")})
 			}
+		}), "<nil>", "reading was given up half-way"},
+		{"as many entries as may be, links to one", archive(t, func(put func(item)) {
+			put(item{name: cpuDir + "/online", data: []byte("0-1999")})
+			for i := range 2000 {
+				put(item{name: fmt.Sprintf("%s/cpu%d", cpuDir, i), link: "cpu0x"})
+			}
+			for i := range 100_000 {
+				put(item{name: fmt.Sprintf("%s/cpu0x/cache/index%d", cpuDir, i), link: strings.Repeat("./", 60) + "../x"})
+			}
+			put(item{name: cpuDir + "/cpu0x/x/level", data: []byte("1")})
+			put(item{name: cpuDir + "/cpu0x/x/type", data: []byte("Data")})
 		}), "<nil>", "reading was given up half-way"},
 		{"regions and devices with paths as long as may be", archive(t, func(put func(item)) {
 			put(list)

@@ -307,6 +307,10 @@ func (r tree) cacheSets(s *Survey, online []int) {
 		dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, id)
 		for _, i := range r.numbered(dir, "index") {
 			index := fmt.Sprintf("%s/index%d/", dir, i)
+			if i >= maxTargets {
+				r.notes.add("%s is beyond the number of caches that a CPU has, and was left out with those behind it", strings.TrimSuffix(index, "/"))
+				break
+			}
 			c := CacheSet{Level: int(r.number(index+"level", 0)), Type: strings.ToLower(r.text(index + "type"))}
 			if c.Level < 1 || c.Level > 9 || c.Type != "data" && c.Type != "instruction" && c.Type != "unified" {
 				r.notes.add("%s makes no sense (level %d, type %.20q) and was left out", strings.TrimSuffix(index, "/"), c.Level, c.Type)

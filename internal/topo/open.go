@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -446,7 +447,8 @@ func readEntries(r io.Reader) (*memStore, error) {
 		}
 		return fmt.Errorf("the archive is cut off or damaged after %d entries (%w); fetch or make it again", len(m.entries)-1, err)
 	}
-	unpacked := int64(0) // of files that are kept; one with holes is larger here than in the archive
+	const collectEntries = 1 << 14
+	n, unpacked := 0, int64(0) // entries; bytes of files that are kept: one with holes is larger here than in the archive
 	for t := tar.NewReader(left); ; {
 		h, err := t.Next()
 		if err == io.EOF {
@@ -497,6 +499,9 @@ func readEntries(r io.Reader) (*memStore, error) {
 		}
 		if err := m.add(strings.Clone(name), e); err != nil {
 			return nil, err
+		}
+		if n++; n%collectEntries == 0 {
+			runtime.GC() // what the archive's reader leaves; Go would let it grow to as much as is kept
 		}
 	}
 	// The checksum comes behind the end of the archive. What gzip ignores, bytes that are no gzip behind it, is no damage.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ const (
 
 	// maxSteps bounds what a survey reads, since a small tree of a stranger can have links that make it endless. A step is a file that is
 	// opened, an entry of a folder, 64 bytes or 32 numbers. 1,792 CPUs take 90,000.
-	maxSteps = 1 << 20
+	maxSteps = 1 << 19
 )
 
 var errSteps = errors.New("too much was read")
@@ -41,12 +42,18 @@ func (r tree) quiet() tree {
 	return r
 }
 
-// afford takes n steps, if there are so many left.
+// afford takes n steps, if there are so many left. Now and then it collects garbage: Go would let it grow to as much as the tree of a stranger
+// that is in memory. A machine of less than 300 CPUs does not come that far.
 func (r tree) afford(n int) bool {
 	if r.steps == nil {
 		return true
 	}
+	const collect = 1 << 14
+	before := *r.steps
 	*r.steps += n
+	if before/collect < *r.steps/collect {
+		runtime.GC()
+	}
 	return *r.steps <= maxSteps
 }
 
@@ -464,6 +471,9 @@ func (r tree) caches(cpu int, online []int) (l1d, l2, l3 Cache) {
 	dir := fmt.Sprintf("%s/cpu%d/cache", cpuDir, cpu)
 	for _, i := range r.numbered(dir, "index") {
 		index := fmt.Sprintf("%s/index%d/", dir, i)
+		if i >= maxTargets {
+			break
+		}
 		if r.text(index+"type") == "Instruction" {
 			continue
 		}
