@@ -507,6 +507,9 @@ func TestKindsOfEntries(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+	if !r.has("proc/pipe") || !r.has("proc/linked") || r.has("proc/none") {
+		t.Error("a pipe is there without being read, as a file is; what is in no archive is not")
+	}
 	if got, want := strings.Join(r.notes.all(), "; "), "proc/gone cannot be read: a hard link to what is no file of the archive; "+
 		"proc/out cannot be read: a hard link to what is no file of the archive; proc/pipe cannot be read: neither a file nor a folder"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -568,6 +571,9 @@ func TestHostileFolder(t *testing.T) {
 	s, err := Inspect(fsys, false)
 	if err != nil || !strings.Contains(strings.Join(s.Missing, ";"), "proc/cpuinfo cannot be read: neither a file nor a folder") {
 		t.Errorf("a pipe for cpuinfo: %v; %q", err, s.Missing)
+	}
+	if st, err := fs.Stat(fsys, "proc/cpuinfo"); err != nil || st.Mode().Type() != fs.ModeNamedPipe {
+		t.Errorf("what a pipe is: %v, %v", st, err)
 	}
 	if m, err := Read(tree); err != nil || len(m.CPUs) != 2 {
 		t.Errorf("the engine's reader: %d CPUs, %v", len(m.CPUs), err)

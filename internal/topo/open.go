@@ -148,17 +148,21 @@ func (l linked) ReadLink(name string) (string, error) {
 	return link, nil
 }
 
-func (l linked) Lstat(name string) (fs.FileInfo, error) {
-	at, err := l.resolve("lstat", name, false)
+func (l linked) Lstat(name string) (fs.FileInfo, error) { return l.info("lstat", name, false) }
+func (l linked) Stat(name string) (fs.FileInfo, error)  { return l.info("stat", name, true) }
+
+// info opens files and folders only.
+func (l linked) info(op, name string, last bool) (fs.FileInfo, error) {
+	at, err := l.resolve(op, name, last)
 	if err != nil {
 		return nil, err
 	}
 	mode, link, err := l.lookup(at)
 	if err != nil {
-		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
+		return nil, &fs.PathError{Op: op, Path: name, Err: err}
 	}
-	if mode&fs.ModeSymlink != 0 {
-		return &memInfo{path.Base(at), entry{mode, link}}, nil
+	if !mode.IsRegular() && !mode.IsDir() {
+		return &memInfo{path.Base(at), entry{mode.Type(), link}}, nil
 	}
 	f, err := l.open(at)
 	if err != nil {
