@@ -31,6 +31,9 @@ serious: costs a model much of its speed, or stops it. minor: costs a little, or
 
 // check prints the findings; a serious one is exit code 1.
 func (p *program) check() error {
+	if p.root != "" && p.app.Given("model") {
+		return cli.Usage("check: --model looks where a file lies in this machine's memory; leave out --root")
+	}
 	survey, err := p.survey()
 	if err != nil {
 		return err

@@ -91,7 +91,8 @@ const (
 	slowTouch  = time.Second            // for the first use of pagesBytes
 )
 
-// measureHere measures what it can. threads is --threads, 0 for as many as the machine grants. It takes about a second.
+// measureHere measures what it can. threads is --threads, 0 for as many as the machine grants. It takes one to three
+// seconds.
 func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 	w, before := measure.StartWatch(), vmstat()
 	h := &figures{Locked: -1, Why: []string{}, start: time.Now()}
@@ -100,7 +101,7 @@ func measureHere(s *topo.Survey, threads int, model *filePages) *figures {
 		cpus = s.CPUsFor(threads)
 	}
 	h.Threads = len(cpus)
-	h.Stated, h.StatedBy = statedClock(s.Model)
+	h.Stated, h.StatedBy = statedClock(s)
 	own := s.QuotaWorkers()
 	h.try("the frequency", func() error { return h.clock(cpus[:1], own) })
 	if s.Quota.CPUs > 0 {
@@ -231,14 +232,17 @@ func (h *figures) clock(cpus []int, quota int) error {
 }
 
 // statedClock is what the system says of the frequency without boost, and who says it; 0 if nobody does.
-func statedClock(model string) (hz float64, by string) {
+func statedClock(s *topo.Survey) (hz float64, by string) {
 	if n, err := strconv.ParseFloat(sysText("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency"), 64); err == nil && n > 0 {
 		return n * 1e3, "base_frequency"
 	}
-	if _, after, ok := strings.Cut(model, "@ "); ok {
+	if _, after, ok := strings.Cut(s.Model, "@ "); ok {
 		if n, err := strconv.ParseFloat(strings.TrimSuffix(after, "GHz"), 64); err == nil && n > 0 {
 			return n * 1e9, "the CPU's name"
 		}
+	}
+	if s.Settings.Driver != "" {
+		return 0, "" // where the frequency is governed, /proc/cpuinfo has that of this moment
 	}
 	for line := range strings.Lines(sysText("/proc/cpuinfo")) {
 		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "cpu MHz" {
@@ -312,8 +316,7 @@ func siblings(s *topo.Survey, cpu int) []int {
 }
 
 // pages compares memory in small pages with memory that asked for huge ones, used by one core, in the time of its thread: who else runs
-// there does not count. Where huge pages are switched off it asks
-// the kernel to make some of the pages that are there (Linux 6.1).
+// there does not count. Where huge pages are switched off it asks the kernel to make some of the pages that are there (Linux 6.1).
 func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	if left, _ := s.Machine.Memory(); left < 8*pagesBytes {
 		return errors.New("too little memory is free")
