@@ -607,6 +607,72 @@ func TestHostileFolder(t *testing.T) {
 	}
 }
 
+// Links mean the same in a folder as in an archive of it.
+func TestLinksAlike(t *testing.T) {
+	links := map[string]string{"sys/rel": "a/b", "sys/abs": "/sys/a/b", "sys/up": "../sys/a", "sys/out": "../../../../../sys/a/b/file", "sys/a/here": ".", "sys/a/b/back": "..",
+		"sys/loop": "loop", "sys/ring": "gnir", "sys/gnir": "ring", "sys/none": "nowhere", "sys/deep": "a/here/here/b/back/b", "sys/slash": "a/b/", "sys/via": "rel/../c/file",
+		"sys/root": "/", "sys/file": "a/b/file", "sys/under": "a/b/file/x", "sys/etc": "/etc/hostname", "sys/long": strings.Repeat("a/../", 500) + "a/b/file", "sys/dots": "a/./b//file"}
+	files := map[string]string{"sys/a/b/file": "1", "sys/a/c/file": "2", "sys/devices/system/cpu/online": "0"}
+	root := t.TempDir()
+	for name, text := range files {
+		at := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o777), os.WriteFile(at, []byte(text), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := Open(archive(t, func(put func(item)) {
+		for name, text := range files {
+			put(item{name: name, data: []byte(text)})
+		}
+		for name, to := range links {
+			put(item{name: name, link: to})
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := func(err error) string {
+		for _, e := range []error{fs.ErrNotExist, errLinks, syscall.ENOTDIR} {
+			if errors.Is(err, e) {
+				return e.Error()
+			}
+		}
+		return fmt.Sprint(err)
+	}
+	seen := map[string]bool{}
+	for name := range links {
+		for _, below := range []string{"", "/file", "/b/file", "/b", "/../a/b/file", "/file/x"} {
+			name := name + below
+			look := func(f fs.FS) string {
+				b, err := fs.ReadFile(f, name)
+				if st, err2 := fs.Stat(f, name); err2 == nil && st.IsDir() {
+					es, err := fs.ReadDir(f, name)
+					return fmt.Sprint("folder of ", len(es), err)
+				}
+				to, _ := fs.ReadLink(f, name)
+				return fmt.Sprintf("%q %v -> %s", b, kind(err), to)
+			}
+			got, want := look(packed), look(folder)
+			if got != want {
+				t.Errorf("%s: %s in an archive, %s in a folder", name, got, want)
+			}
+			seen[got] = true
+		}
+	}
+	if len(seen) < 12 {
+		t.Errorf("only %d kinds of answers: %v", len(seen), seen)
+	}
+}
+
 func TestOpenErrors(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nothing there: %v", err)
