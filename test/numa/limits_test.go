@@ -153,6 +153,7 @@ func model(t *testing.T) string {
 func TestMemoryLimit(t *testing.T) {
 	numavm(t)
 	file := model(t)
+	program(t, "ckrun")
 	t.Cleanup(func() { os.Remove(file) })
 	const run = `./ckrun -v -t 1 -n 3 --temp 0 --ignore-eos --ids 1,17,33 --print-ids -m m.gguf`
 	here := exec.Command("sh", "-c", run)
