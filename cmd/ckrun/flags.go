@@ -107,7 +107,7 @@ func (o *options) templateFlags(g cli.Group) {
 func (o *options) generationFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Generation")
 	g.Int(&o.predict, "predict", "n", 512, -1, maxInt, "N", "new tokens at most; 0: evaluate the prompt only; -1: until the end or until the context is full")
-	g.Int(&o.context, "ctx-size", "c", 0, 1, maxInt, "N", "context, prompt and new tokens together; default: the model's")
+	g.Int(&o.context, "ctx-size", "c", 0, 1, maxInt, "N", "context, prompt and new tokens together; memory for all of it must be there; default: the model's, memory as it grows")
 	g.Texts(&o.stop, "stop", "", "STR", "end before this text, which is not printed; may be repeated")
 	g.Bool(&o.ignoreEOS, "ignore-eos", "", "never draw a token that ends the text")
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -167,5 +168,23 @@ func TestSmallMachine(t *testing.T) {
 			t.Errorf("%d MiB left: other bits", left>>20)
 		}
 		t.Logf("%d MiB left: %q", left>>20, e.Notes)
+	}
+}
+
+// Workers beyond those that the quota pays for do not spin (package team holds what Quota means).
+func TestQuotaReachesTheTeam(t *testing.T) {
+	for _, c := range []struct {
+		quota   float64
+		granted int
+	}{{0.5, 1}, {1.5, 1}, {2.5, 2}, {0, 4}} {
+		m := topo.Machine{Affinity: []int{0, 1, 2, 3}, Quota: topo.Quota{CPUs: c.quota}}
+		cpus, _ := m.Workers()
+		e := &Engine{granted: len(cpus)}
+		if got := e.teamOptions(true); got.Quota != c.granted || !got.Pin {
+			t.Errorf("a quota of %v CPUs: %+v, expected %d that spin", c.quota, got, c.granted)
+		}
+	}
+	if e := open(t, small(t), Options{Threads: 3}); e.granted > runtime.NumCPU() || e.teamOptions(false).Quota != e.granted {
+		t.Errorf("%d granted", e.granted)
 	}
 }

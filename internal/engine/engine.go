@@ -149,7 +149,7 @@ func (e *Engine) machine() error {
 	case n == len(cpus) && b == n:
 		e.note("%s", why)
 	case b == n:
-		e.note("%d workers as asked for; the machine grants %s", n, why)
+		e.note("%d worker%s as asked for; the machine grants %s", n, map[bool]string{false: "s"}[n == 1], why)
 	default:
 		e.note("%d workers for generation, %d for prompts as asked for; the machine grants %s", n, b, why)
 	}
@@ -167,17 +167,20 @@ func (e *Engine) team(n int) (*team.Team, error) {
 		return t, nil
 	}
 	cpus := e.Machine.CPUsFor(n)
-	t, err := team.New(cpus, team.Options{Pin: true, Quota: e.granted})
+	t, err := team.New(cpus, e.teamOptions(true))
 	if err != nil {
 		// Pinning is refused in some sandboxes: unpinned threads are slower, not wrong.
 		e.note("workers are not pinned: %v", err)
-		if t, err = team.New(cpus, team.Options{Quota: e.granted}); err != nil {
+		if t, err = team.New(cpus, e.teamOptions(false)); err != nil {
 			return nil, err
 		}
 	}
 	e.teams[n] = t
 	return t, nil
 }
+
+// teamOptions say that workers beyond what the machine grants never spin: what they burn is missing where the others work.
+func (e *Engine) teamOptions(pin bool) team.Options { return team.Options{Pin: pin, Quota: e.granted} }
 
 // Threads is the number of workers for a class of walks.
 func (e *Engine) Threads(c plan.Class) int {
