@@ -70,9 +70,13 @@ func (p page) kinds(sec *section) {
 			j++
 		}
 		if m := s.Memory[i]; m.Why != "" && m.Kind != topo.DRAM {
-			name := fmt.Sprintf("node %d is %s", s.Nodes[i].ID, orNot(string(m.Kind)))
+			kind := string(m.Kind)
+			if m.Kind == topo.None {
+				kind = "unknown"
+			}
+			name := fmt.Sprintf("node %d is %s", s.Nodes[i].ID, kind)
 			if j > i+1 {
-				name = fmt.Sprintf("nodes %d to %d are %s", s.Nodes[i].ID, s.Nodes[j-1].ID, m.Kind)
+				name = fmt.Sprintf("nodes %d to %d are %s", s.Nodes[i].ID, s.Nodes[j-1].ID, kind)
 			}
 			sec.add(name, m.Why)
 		}

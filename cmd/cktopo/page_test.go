@@ -80,6 +80,9 @@ func TestTrees(t *testing.T) {
 					t.Error("a page that is not UTF-8")
 				}
 			}
+			if strings.Contains(page, " are  ") {
+				t.Error("a kind of memory without a name")
+			}
 			var narrow bytes.Buffer
 			if err := writePage(&narrow, &s, false, 80); err != nil {
 				t.Fatal(err)

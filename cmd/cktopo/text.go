@@ -38,6 +38,10 @@ func (p *program) columns(def int) int {
 // item writes a label and, beside it, a text that is wrapped at words. The text begins in the column indent+label and ends before the
 // column end.
 func item(b *strings.Builder, indent, label int, name, text string, end int) {
+	if width(name) >= label { // too long to stand beside it
+		b.WriteString(strings.Repeat(" ", indent) + name + "\n")
+		name = ""
+	}
 	for i, line := range wrap(text, end-indent-label) {
 		if i > 0 {
 			name = ""
