@@ -164,11 +164,32 @@ func modelOf(cpuinfo string) string {
 
 // set is the online CPUs of the first of a CPU's maps or lists that is there.
 func (r tree) set(online []int, dir string, names ...string) []int {
-	for i := range names {
-		names[i] = dir + names[i]
+	for _, name := range names {
+		ids, ok := r.list(dir + name)
+		if !ok {
+			continue
+		}
+		ids = intersect(ids, online)
+		r.agree(online, dir, name, ids)
+		return ids
 	}
-	ids, _ := r.list(names...)
-	return intersect(ids, online)
+	return nil
+}
+
+// agree notes a list of online CPUs that says otherwise than the map beside it. The kernel writes both from one set, but saved trees are
+// edited.
+func (r tree) agree(online []int, dir, name string, ids []int) {
+	of, ok := strings.CutSuffix(name, "list")
+	if !ok {
+		return
+	}
+	beside := map[string]string{"shared_cpu_": "shared_cpu_map", "cpu": "cpumap"}[of]
+	if beside == "" {
+		beside = strings.TrimSuffix(of, "_")
+	}
+	if same, ok := r.list(dir + beside); ok && !slices.Equal(intersect(same, online), ids) {
+		r.notes.add("%s%s and %s name different CPUs: the list is believed", dir, name, beside)
+	}
 }
 
 // levels counts what the kernel tells above threads: cores, clusters, dies, packages, books, drawers.
@@ -185,7 +206,8 @@ func (r tree) levels(s *Survey, online []int) {
 	for _, c := range s.CPUs {
 		dir := fmt.Sprintf("%s/cpu%d/topology/", cpuDir, c.ID)
 		siblings := r.set(online, dir, "package_cpus_list", "core_siblings_list", "package_cpus", "core_siblings")
-		told = told || c.Core >= 0 || len(r.set(online, dir, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")) > 0
+		threads := r.set(online, dir, "core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings")
+		told = told || c.Core >= 0 || len(threads) > 0
 		cores[c.Lead]++
 		if r.number(dir+"die_id", -1) >= 0 {
 			count(dies, r.set(online, dir, "die_cpus_list", "die_cpus"))
@@ -236,6 +258,7 @@ func (r tree) levels(s *Survey, online []int) {
 	}
 	of := s.packageOfCPU()
 	for _, n := range s.Nodes {
+		r.set(online, fmt.Sprintf("%s/node%d/", nodeDir, n.ID), "cpulist", "cpumap")
 		for _, id := range n.CPUs {
 			if i, ok := of[id]; ok {
 				if p := &s.Packages[i]; len(p.Nodes) == 0 || p.Nodes[len(p.Nodes)-1] != n.ID {
