@@ -221,3 +221,19 @@ func TestFit(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A number stays with its unit.
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		columns int
+		want    string
+	}{
+		{"reads 20.0 GB/s, then 30 ns more", 12, "reads|20.0 GB/s,|then 30 ns|more"},
+		{"a b", 1, "a|b"}, {"", 5, ""}, {"12", 1, "12"}, {"3 nodes", 5, "3|nodes"},
+	} {
+		if got := strings.Join(wrap(c.text, c.columns), "|"); got != c.want {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.columns, got, c.want)
+		}
+	}
+}

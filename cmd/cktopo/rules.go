@@ -812,7 +812,8 @@ func setAside(s *topo.Survey) (bytes int64) {
 // model's pages may also lie where the process does not run.
 func pageCacheOnOneNode(s *subject) (what, effect string) {
 	cached, whose := s.Settings.PageCacheByNode, "the page cache"
-	if s.model != nil {
+	own := s.model != nil && s.model.Unknown == ""
+	if own {
 		cached, whose = make([]int64, len(s.Nodes)), "the model's pages in memory"
 		for i, n := range s.Nodes {
 			cached[i] = s.model.onNode(n.ID)
@@ -834,11 +835,11 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 			}
 		}
 	}
-	if s.model != nil && all > 0 && away > all/10*3 {
+	if own && all > 0 && away > all/10*3 {
 		return fmt.Sprintf("%s of %s (%s) lie on nodes where this process does not run", percent(away, all), whose, size(all)),
 			"they are read over links between nodes"
 	}
-	if withCPUs < 2 || all < 4<<30 && s.model == nil || all == 0 || cached[most] < all/10*7 {
+	if withCPUs < 2 || all < 4<<30 && !own || all == 0 || cached[most] < all/10*7 {
 		return "", ""
 	}
 	effect = "a model in it is read over links between nodes by all other cores"

@@ -142,11 +142,18 @@ func pad(s string, columns int) string {
 	return s + strings.Repeat(" ", max(1, columns-width(s)))
 }
 
-// wrap cuts text at blanks into lines of at most so many columns, where words allow it. There is always a first line.
+// wrap cuts text at blanks into lines of at most so many columns, where words allow it; a number and its unit are one word. There is
+// always a first line.
 func wrap(text string, columns int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	words := strings.Fields(text)
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		if i+1 < len(words) && strings.ContainsAny(word[:1], "0123456789") && slices.Contains(units, strings.TrimRight(words[i+1], ",.:;)")) {
+			i++
+			word += " " + words[i]
+		}
 		switch {
 		case line == "":
 			line = word
@@ -159,6 +166,9 @@ func wrap(text string, columns int) []string {
 	}
 	return append(lines, line)
 }
+
+// units are what stays with its number.
+var units = []string{"bytes", "KiB", "MiB", "GiB", "TiB", "GB/s", "MiB/s", "GOP/s", "TOP/s", "Hz", "MHz", "GHz", "ns", "us", "ms", "s", "W", "J", "°C", "%", "CPUs"}
 
 // ranges writes ascending numbers in the kernel's list format, one range each.
 func ranges(ids []int) []string {
