@@ -38,8 +38,9 @@ const (
 	pageBytes = 4096
 
 	// programBytes is what the program takes behind the opening of the engine, panels, cache and buffers of walks aside: growth of the Go
-	// heap, scratch of workers, the ends of huge pages, page tables. ckrun on llama-3.2-1b takes 14 MiB of it with one worker. What
-	// grows with memory (page tables, 2 MiB for 1 GiB) is a 32nd of what is left.
+	// heap, scratch of workers, the ends of huge pages, page tables. Measured: 7 MiB with two workers after a prompt of 512 rows (two layers
+	// of qwen3-0.6b), 6 MiB with its cgroup's page tables in TestMemoryLimit of test/numa; the rest is for more workers. What grows with
+	// memory (page tables, 2 MiB for 1 GiB in small pages) is a 32nd of what is left.
 	programBytes = 24 << 20
 
 	// goBytes is how much address space the Go runtime may ask for until the end: it takes 64 MiB at a time.
