@@ -71,7 +71,7 @@ func weightRate(e *engine.Engine, ph generate.Phase) float64 {
 // weights fit into a cache, which is faster, and where its memory is not to spare.
 func readRoof(e *engine.Engine) (float64, bool) {
 	workers := e.Threads(plan.One)
-	bytes := measure.RoofBytes(e.Machine, workers)
+	bytes := measure.RoofBytesBeside(e.Machine, workers, e.PackedBytes()+e.CacheUsedBytes())
 	if e.WeightBytes() < 2*e.Machine.L3.Bytes || e.WeightBytes() < 64<<20 || bytes == 0 {
 		return 0, false
 	}
