@@ -21,8 +21,9 @@ func (r tree) memories(s *Survey, cpuinfo string) {
 			m.Tier = t
 		}
 	}
+	owners := s.owners()
 	for i := range s.Nodes {
-		s.Memory[i].Package = s.packageOf(i)
+		s.Memory[i].Package = s.packageOf(i, owners)
 	}
 	gpus := r.gpuNodes()
 	for i, n := range s.Nodes {
@@ -89,23 +90,31 @@ func (r tree) gpuNodes() map[int]string {
 	return nodes
 }
 
+// owners is the package of each node's CPUs; -1: none, or several.
+func (s *Survey) owners() []int {
+	of, owners := s.packageOfCPU(), make([]int, len(s.Nodes))
+	for i, n := range s.Nodes {
+		owners[i] = -1
+		for _, id := range n.CPUs {
+			p, ok := of[id]
+			if !ok {
+				continue
+			}
+			if owners[i] >= 0 && owners[i] != s.Packages[p].ID {
+				owners[i] = -1
+				break
+			}
+			owners[i] = s.Packages[p].ID
+		}
+	}
+	return owners
+}
+
 // packageOf is the package of a node's CPUs, or for one without CPUs that of the nodes with CPUs that are nearest; -1 if that is none
 // or not one.
-func (s *Survey) packageOf(i int) int {
-	owners := func(cpus []int) int {
-		found := -1
-		for _, p := range s.Packages {
-			if len(intersect(cpus, p.CPUs)) > 0 {
-				if found >= 0 {
-					return -1
-				}
-				found = p.ID
-			}
-		}
-		return found
-	}
+func (s *Survey) packageOf(i int, owners []int) int {
 	if len(s.Nodes[i].CPUs) > 0 {
-		return owners(s.Nodes[i].CPUs)
+		return owners[i]
 	}
 	if s.Distance == nil {
 		return -1
@@ -115,11 +124,10 @@ func (s *Survey) packageOf(i int) int {
 		if len(n.CPUs) == 0 || s.Distance[j][i] > least {
 			continue
 		}
-		owner := owners(n.CPUs)
 		switch {
 		case s.Distance[j][i] < least:
-			least, found = s.Distance[j][i], owner
-		case owner != found:
+			least, found = s.Distance[j][i], owners[j]
+		case owners[j] != found:
 			found = -1
 		}
 	}
