@@ -25,7 +25,7 @@ import (
 
 // Limits of what is gathered: those of topo.Open, which reads it back.
 const (
-	maxGatherFile    = 1 << 20  // bytes of one file
+	maxGatherFile    = 4 << 20  // bytes of one file
 	maxGatherBytes   = 30 << 20 // of all files
 	maxGatherEntries = 150_000
 	gatherFolder     = "machine" // in the archive

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,13 @@ import (
 //go:generate sh -c "go run . --completion zsh > ../../man/completions/_cktopo"
 //go:generate sh -c "go run . --completion fish > ../../man/completions/cktopo.fish"
 
-func main() { newProgram().app.Main() }
+// heapBytes makes the garbage collector work harder beyond it: a tree that a stranger sent must not take more than 100 MB.
+const heapBytes = 80 << 20
+
+func main() {
+	debug.SetMemoryLimit(heapBytes)
+	newProgram().app.Main()
+}
 
 // program is one run of cktopo.
 type program struct {

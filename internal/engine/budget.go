@@ -46,9 +46,6 @@ const (
 	// goBytes is how much address space the Go runtime may ask for until the end: it takes 64 MiB at a time.
 	goBytes = 64 << 20
 
-	// slabBytes is how much address space the cache takes at a time, as package kv says.
-	slabBytes = 64 << 20
-
 	// cachePositions is for how many positions the cache has room before panels get theirs, if the user does not name a context.
 	cachePositions = 4096
 
@@ -218,7 +215,7 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 	}
 	left := slices.MinFunc(limits, func(a, b topo.Ulimit) int { return cmp.Compare(a.Left, b.Left) }).Left
 	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
-	const others = slabBytes + goBytes + 8*numa.HugePage
+	const others = kv.SlabBytes + goBytes + 8*numa.HugePage
 	arena, err := e.buffers(matrix, e.opt.UBatch, func(arena int64) bool { return arena > min(left/4, left-others-must) })
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // Block is the number of positions of a page.
 const Block = 64
 
-// slabBytes is how much address space is taken at a time; pages of a slab become resident as they are written.
-const slabBytes = 64 << 20
+// SlabBytes is how much address space is taken at a time; pages of a slab become resident as they are written.
+const SlabBytes = 64 << 20
 
 // Layer is the shape of one layer's state.
 type Layer struct {
@@ -52,8 +52,8 @@ type Sequence struct {
 type ErrFull struct{ LimitBytes, NeedBytes int64 }
 
 func (e *ErrFull) Error() string {
-	return fmt.Sprintf("the KV cache needs %d MiB, the memory budget leaves %d MiB; use a shorter context or --kv q8_0",
-		e.NeedBytes>>20, e.LimitBytes>>20)
+	return fmt.Sprintf("the KV cache needs %.1f MiB, the memory budget leaves %.1f MiB; use a shorter context or --kv q8_0",
+		float64(e.NeedBytes)/(1<<20), float64(e.LimitBytes)/(1<<20))
 }
 
 // New makes an empty cache; limit bounds the bytes of its pages (0: no limit).
@@ -112,7 +112,7 @@ func (c *Cache) page(n int) ([]byte, error) {
 		return f[len(f)-1], nil
 	}
 	if len(c.slab) < n {
-		b, err := c.alloc(max(n, slabBytes))
+		b, err := c.alloc(max(n, SlabBytes))
 		if err != nil {
 			c.used -= int64(n)
 			return nil, err
