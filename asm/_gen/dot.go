@@ -11,7 +11,7 @@ import (
 
 // dotFields are the offsets of dot.Args; a test compares them with the struct.
 var dotFields = fields("W", "WStep", "WFar", "X", "XStride", "D", "SD", "B", "Mp", "Y", "YStride", "YFar", "Groups", "Panels", "Cont",
-	"Pf", "Acc", "Src", "Dst", "Slices", "Bias", "Add")
+	"Pf", "Acc", "Src", "Dst", "Slices", "Bias", "Add", "Values")
 
 // fields numbers names in steps of eight bytes.
 func fields(names ...string) map[string]int {

@@ -23,6 +23,12 @@
 //	Q6_K  16 rows, group of 256 K, 3392 bytes: for each j of 16 sub-blocks of 16 K at 192j: two vectors of low nibbles (groups of four
 //	      K 4j | 4j+1<<4, then 4j+2 | 4j+3<<4), one of high bits (group 4j+g in bits 2g, 2g+1); 3072 int8 scale j of row r at 16j+r;
 //	      3328 d 16 float16; padding
+//	Q2_K  16 rows, group of 256 K, 1344 bytes: for each j of 16 sub-blocks of 16 K a vector at 64j: elements 16j+4i.. in bits 2i,
+//	      2i+1 (i = 0..3); 1024 bytes of scale (low nibble) and minimum (high) j of row r at 1024+16j+r; 1280 d 16 float16; 1312 dmin
+//	      16 float16
+//	Code4 16 rows, group of 256 K, 2368 bytes, for types whose weights are one of 16 int8 values (Args.Values) times a scale: for each j
+//	      of 16 sub-blocks of 16 K two vectors of indices at 128j+64i (i = 0, 1): low nibble elements 16j+8i.., high nibble 16j+8i+4..;
+//	      2048 int8 scale j of row r at 2048+16j+r; 2304 d 16 float32
 //
 // One order of arithmetic. For each output element there is one float32 accumulator chain over K, the same instructions in the
 // same order in every kernel of the type, whatever the number of rows, panels or the tier; fma is the fused multiply-add:
@@ -33,7 +39,9 @@
 //	Q4_1 Q5_1   per 32 K: acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc), sx = dx*float(sum of q) as the Act holds it
 //	Q4_K Q5_K   per 256 K: sub = 0; for sub-blocks j = 0..7: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc);
 //	            acc = fnma(float(sum over j of m_j*s_j), dmin*dx, acc)
-//	Q6_K        per 256 K: sub = 0; for j = 0..15: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc)
+//	Q6_K Code4  per 256 K: sub = 0; for j = 0..15: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc)
+//	Q2_K        as Q6_K, without an offset; then acc = fma(float(sum over j of m_j*n_j), dmin*dx/32, acc), n_j = Act.N32, -32 times the
+//	            sum of q: exact, for these sums of multiples of 32 fit float32 in any order
 //
 // The kernels of tier "go" follow the same order without fusing, so they agree within rounding, not in bits.
 package dot
@@ -52,7 +60,7 @@ type Args struct {
 	XStride int            // bytes from row to row
 	D       unsafe.Pointer // Act.D at the first block, row 0; float32 scales
 	SD      unsafe.Pointer // Act.SD (Q4_1, Q5_1)
-	B       unsafe.Pointer // offsets: Act.N8, N16, N128 (per 32), Act.N32 (Q6_K, [16][M] per block), Act.P (Q4_K, Q5_K, [M][8]int16 per block)
+	B       unsafe.Pointer // offsets: Act.N8, N16, N128 (per 32), Act.N32 (Q6_K, Q2_K, Code4: [16][M] per block), Act.P (Q4_K, Q5_K, [M][8]int16 per block)
 	Mp      int            // bytes from block to block in D, SD and per-32 offsets: 4*Act.M
 	Y       unsafe.Pointer // outputs: float32, row 0, panel 0
 	YStride int            // bytes from row to row
@@ -72,4 +80,6 @@ type Args struct {
 	// Gemm with Folds, after the tree over its slices.
 	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
 	Add  int            // not 0: then Y = Y + result
+
+	Values unsafe.Pointer // Code4: what the indices stand for, 16 int8; also for Unpack
 }

@@ -14,7 +14,7 @@ import (
 // The generator's table of offsets: eight bytes per field, in this order.
 func TestArgsOffsets(t *testing.T) {
 	names := []string{"W", "WStep", "WFar", "X", "XStride", "D", "SD", "B", "Mp", "Y", "YStride", "YFar", "Groups", "Panels", "Cont",
-		"Pf", "Acc", "Src", "Dst", "Slices", "Bias", "Add"}
+		"Pf", "Acc", "Src", "Dst", "Slices", "Bias", "Add", "Values"}
 	typ := reflect.TypeFor[Args]()
 	if typ.NumField() != len(names) {
 		t.Fatalf("Args has %d fields, the generator knows %d", typ.NumField(), len(names))

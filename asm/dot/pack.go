@@ -20,7 +20,7 @@ const (
 // Pack writes one panel of k elements along K (k a multiple of the source block) from source rows: row(r) is the bytes of row r,
 // 0 <= r < rows, blocks as in GGUF files, or nil for a row of zeros. Rows from rows on are zeros too. dst is PanelBytes(k) long.
 //
-// Assembly takes the whole groups of panels that miss no row, if the rows lie at equal distances; Go does the rest.
+// Assembly takes the whole groups of panels that miss no row, if the rows lie at equal distances; Go does the rest, and Q2_K and Code4.
 func (l Layout) Pack(with Packer, dst []byte, k, rows int, row func(r int) []byte) {
 	g := &geometries[l]
 	dst = dst[:l.PanelBytes(k)]
@@ -36,7 +36,7 @@ func (l Layout) Pack(with Packer, dst []byte, k, rows int, row func(r int) []byt
 			full = false
 		}
 	}
-	if full && with != PackGo {
+	if full && with != PackGo && l < Q2_K {
 		if done = l.packGroups(with, dst, src[:rows]); done == size && k%g.kn == 0 {
 			return
 		}
@@ -346,5 +346,36 @@ func packQ6_K(dst, src []byte, r int) {
 		le.PutUint32(d[64:], uint32(b)|uint32(b>>28))
 		le.PutUint32(d[128:], uint32(x)|uint32(x>>30)|uint32(y)<<4|uint32(y>>26))
 		dst[3072+16*j+r] = src[192+j]
+	}
+}
+
+// GGUF: scales[16] (scale in the low nibble, minimum in the high one), qs[64], d, dmin f16. Sub-block j: half j/8 of qs, bits 2*(j%8/2), the
+// first or second 16 bytes.
+func packQ2_K(dst, src []byte, r int) {
+	src = src[:84]
+	le.PutUint16(dst[1280+2*r:], le.Uint16(src[80:]))
+	le.PutUint16(dst[1312+2*r:], le.Uint16(src[82:]))
+	for j, sc := range src[:16] {
+		qs, shift := src[16+j/8*32+j%2*16:][:16], j%8/2*2
+		const two = 0x03030303
+		v := le.Uint32(qs)>>shift&two | le.Uint32(qs[4:])>>shift&two<<2 | le.Uint32(qs[8:])>>shift&two<<4 | le.Uint32(qs[12:])>>shift&two<<6
+		le.PutUint32(dst[64*j+4*r:], v)
+		dst[1024+16*j+r] = sc
+	}
+}
+
+// packCode4 reads blocks of Code4Bytes.
+func packCode4(dst, src []byte, r int) {
+	src = src[:Code4Bytes]
+	le.PutUint32(dst[2304+4*r:], le.Uint32(src))
+	for j, sc := range src[4:20] {
+		dst[2048+16*j+r] = sc
+	}
+	for i := range 32 { // 8 elements, in nibbles; their panel's word has element k in the low and 4+k in the high nibble of byte k
+		v := le.Uint32(src[20+4*i:])
+		lo, hi := v&0xffff, v>>16
+		lo, hi = (lo|lo<<8)&0x00ff00ff, (hi|hi<<8)&0x00ff00ff
+		lo, hi = (lo|lo<<4)&0x0f0f0f0f, (hi|hi<<4)&0x0f0f0f0f
+		le.PutUint32(dst[64*i+4*r:], lo|hi<<4)
 	}
 }

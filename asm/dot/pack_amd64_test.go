@@ -36,7 +36,7 @@ func TestPackAssembly(t *testing.T) {
 	for name, with := range packers() {
 		for l := range Layouts {
 			for _, k := range []int{1, 3, 4, 7, 8, 16, 31, 32, 33, 40, 64, 96, 160, 255, 256, 257, 264, 512, 768, 1056} {
-				if k%quantTypes[l].BlockElems() != 0 {
+				if k%geometries[l].blockK != 0 {
 					continue
 				}
 				for _, rows := range []int{1, l.Rows() - 1, l.Rows()} {

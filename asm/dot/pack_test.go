@@ -10,9 +10,24 @@ import (
 	"ck/internal/testkit"
 )
 
-// quantTypes are the block types of the layouts.
+// quantTypes are the block types of the layouts; Code4 has blocks of its own.
 var quantTypes = [Layouts]quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
-	quant.Q4_K, quant.Q5_K, quant.Q6_K}
+	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K}
+
+// codeValues are what indices of Code4 stand for in tests; both ends of int8 without -128, which no type has.
+var codeValues = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 127}
+
+// decode makes the weights of source blocks.
+func decode(l Layout, dst []float32, src []byte) {
+	if l != Code4 {
+		quant.Decode(quantTypes[l], dst, src)
+		return
+	}
+	for i := range dst {
+		b, e := src[i/256*Code4Bytes:], i%256
+		dst[i] = math.Float32frombits(le.Uint32(b)) * float32(int8(b[4+e/16])) * float32(codeValues[b[20+e/2]>>(e%2*4)&15])
+	}
+}
 
 // weight reads element k of row r from a panel, by the words of the package comment.
 func weight(l Layout, p []byte, r, k int) float32 {
@@ -54,6 +69,15 @@ func weight(l Layout, p []byte, r, k int) float32 {
 		j, t := e/16, e%16/4
 		q := g[192*j+t/2*64+4*r+e%4]>>(t%2*4)&15 | g[192*j+128+4*r+e%4]>>(2*t)&3<<4
 		return f16(g, 3328+2*r) * float32(int8(g[3072+16*j+r])) * float32(int(q)-32)
+	case Q2_K:
+		j := e / 16
+		q, sc := g[64*j+4*r+e%4]>>(e%16/4*2)&3, g[1024+16*j+r]
+		d, m := f16(g, 1280+2*r)*float32(sc&15), f16(g, 1312+2*r)*float32(sc>>4)
+		return float32(d*float32(q)) - m
+	case Code4:
+		j := e / 16
+		q := g[128*j+e%16/8*64+4*r+e%4] >> (e / 4 % 2 * 4) & 15
+		return math.Float32frombits(le.Uint32(g[2304+4*r:])) * float32(int8(g[2048+16*j+r])) * float32(codeValues[q])
 	}
 	panic(l)
 }
@@ -62,8 +86,7 @@ func TestPackHoldsTheWeights(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for l := range Layouts {
 		for _, k := range []int{1, 2, 3, 31, 32, 33, 64, 65, 96, 129, 256, 768} {
-			blk := quantTypes[l].BlockElems()
-			if k%blk != 0 {
+			if k%geometries[l].blockK != 0 {
 				continue
 			}
 			for _, rows := range []int{1, 5, l.Rows() - 1, l.Rows()} {
@@ -75,7 +98,7 @@ func TestPackHoldsTheWeights(t *testing.T) {
 
 func testPack(t *testing.T, rng *rand.Rand, l Layout, k, rows int) {
 	size := l.RowBytes(k)
-	if size != quantTypes[l].RowBytes(k) {
+	if l != Code4 && size != quantTypes[l].RowBytes(k) {
 		t.Fatalf("a row has %d bytes, quant says %d", size, quantTypes[l].RowBytes(k))
 	}
 	src := make([][]byte, rows)
@@ -96,7 +119,7 @@ func testPack(t *testing.T, rng *rand.Rand, l Layout, k, rows int) {
 	for r := range l.Rows() {
 		want := make([]float32, k)
 		if r < rows && src[r] != nil {
-			quant.Decode(quantTypes[l], want, src[r])
+			decode(l, want, src[r])
 		}
 		for i, w := range want {
 			if got := weight(l, dst, r, i); got != w {

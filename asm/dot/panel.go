@@ -15,6 +15,8 @@ const (
 	Q4_K
 	Q5_K
 	Q6_K
+	Q2_K
+	Code4
 	Layouts // their number
 )
 
@@ -39,7 +41,14 @@ var geometries = [Layouts]geometry{
 	Q4_K: {"Q4_K", 16, 256, 2368, 256, 256, 144, packQ4_K},
 	Q5_K: {"Q5_K", 16, 256, 2880, 256, 256, 176, packQ5_K},
 	Q6_K: {"Q6_K", 16, 256, 3392, 256, 256, 210, packQ6_K},
+	Q2_K: {"Q2_K", 16, 256, 1344, 256, 256, 84, packQ2_K},
+
+	Code4: {"Code4", 16, 256, 2368, 256, 256, Code4Bytes, packCode4},
 }
+
+// Code4Bytes is the size of a source block of Code4: the scale as float32, 16 scales of 16 elements as int8, 128 bytes of indices (element
+// 2i in the low nibble of byte i, 2i+1 in the high one).
+const Code4Bytes = 4 + 16 + 128
 
 // String is the name of the block type that the layout holds.
 func (l Layout) String() string { return geometries[l].name }

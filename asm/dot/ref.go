@@ -21,6 +21,9 @@ var Go = Set{Of: [Layouts]Kernels{
 	Q4_K: goKernels(Q4_K, goK45),
 	Q5_K: goKernels(Q5_K, goK45),
 	Q6_K: goKernels(Q6_K, goK6),
+	Q2_K: goKernels(Q2_K, goK2),
+
+	Code4: goKernels(Code4, goCode4),
 }}
 
 // panelFunc computes the outputs y (the panel's rows) of one panel at w and one activation row.
@@ -227,6 +230,62 @@ func goK6(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
 		for r := range y {
 			d := half(le.Uint16(group[3328+2*r:])) * dx
+			y[r] += float32(sub[r] * d)
+		}
+	}
+}
+
+// goK2: Q2_K.
+func goK2(l Layout, a *Args, w unsafe.Pointer, y []float32) {
+	for g := range a.Groups {
+		group := unsafe.Slice((*byte)(unsafe.Add(w, g*l.GroupBytes())), l.GroupBytes())
+		var sub [16]float32
+		var mins [16]int32
+		for j := range 16 {
+			var v [256]byte
+			for i := range v {
+				v[i] = group[64*j+i%64] >> (i / 64 * 2) & 3
+			}
+			var s [16]int32
+			sum(&s, v[:], unsafe.Add(a.X, 256*g+16*j), 4)
+			n := at[int32](unsafe.Add(a.B, (16*g+j)*a.Mp), 0)
+			for r := range sub {
+				b := group[1024+16*j+r]
+				sub[r] += float32(float32(b&15) * float32(s[r]))
+				mins[r] += int32(b>>4) * n
+			}
+		}
+		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
+		for r := range y {
+			d := half(le.Uint16(group[1280+2*r:])) * dx
+			dmin := float32(half(le.Uint16(group[1312+2*r:]))*dx) * (1.0 / 32)
+			y[r] += float32(sub[r] * d)
+			y[r] += float32(float32(mins[r]) * dmin)
+		}
+	}
+}
+
+// goCode4: Code4.
+func goCode4(l Layout, a *Args, w unsafe.Pointer, y []float32) {
+	values := (*[16]int8)(a.Values)
+	for g := range a.Groups {
+		group := unsafe.Slice((*byte)(unsafe.Add(w, g*l.GroupBytes())), l.GroupBytes())
+		var sub [16]float32
+		for j := range 16 {
+			var s [16]int32
+			for r := range s {
+				for e := range 16 {
+					code := group[128*j+e/8*64+4*r+e%4] >> (e / 4 % 2 * 4) & 15
+					s[r] += int32(values[code]) * int32(at[int8](a.X, 256*g+16*j+e))
+				}
+			}
+			for r := range sub {
+				sub[r] += float32(float32(int8(group[2048+16*j+r])) * float32(s[r]))
+			}
+		}
+		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
+		for r := range y {
+			d := at[float32](unsafe.Pointer(&group[2304]), r) * dx
 			y[r] += float32(sub[r] * d)
 		}
 	}
