@@ -12,50 +12,53 @@ type row struct {
 	scale    func(b []byte, sigma float32)   // makes a valid block of random bytes whose elements have this deviation; may be nil
 	quantize func(dst []byte, src []float32) // encodes len(src)/elems blocks; nil where it is not supported
 	halves   int                             // F16 fields at the start of a block that must be finite after quantize
+
+	rewrite func(dst, src []byte) // rewrites blocks for kernels, see Codes and ToQ8_0; nil: kernels read them as they are
+	values  *[16]int8             // rewritten as codes of these; nil with rewrite: as Q8_0
 }
 
 // table has one row per type, at the type's number; adding a type is adding a row and the functions that it names.
 var table = [...]row{
-	F32:  {"F32", 1, 4, decodeF32, nil, quantizeF32, 0},
-	F16:  {"F16", 1, 2, decodeF16, nil, quantizeF16, 0},
-	BF16: {"BF16", 1, 2, decodeBF16, nil, quantizeBF16, 0},
-	F64:  {"F64", 1, 8, decodeF64, scaleF64, nil, 0},
-	I8:   {"I8", 1, 1, decodeI8, nil, nil, 0},
-	I16:  {"I16", 1, 2, decodeI16, nil, nil, 0},
-	I32:  {"I32", 1, 4, decodeI32, nil, nil, 0},
-	I64:  {"I64", 1, 8, decodeI64, nil, nil, 0},
+	F32:  {"F32", 1, 4, decodeF32, nil, quantizeF32, 0, nil, nil},
+	F16:  {"F16", 1, 2, decodeF16, nil, quantizeF16, 0, nil, nil},
+	BF16: {"BF16", 1, 2, decodeBF16, nil, quantizeBF16, 0, nil, nil},
+	F64:  {"F64", 1, 8, decodeF64, scaleF64, nil, 0, nil, nil},
+	I8:   {"I8", 1, 1, decodeI8, nil, nil, 0, nil, nil},
+	I16:  {"I16", 1, 2, decodeI16, nil, nil, 0, nil, nil},
+	I32:  {"I32", 1, 4, decodeI32, nil, nil, 0, nil, nil},
+	I64:  {"I64", 1, 8, decodeI64, nil, nil, 0, nil, nil},
 
-	Q4_0: {"Q4_0", 32, 18, decodeQ4_0, scaleQ4_0, quantizeQ4_0, 1},
-	Q4_1: {"Q4_1", 32, 20, decodeQ4_1, scaleQ4_1, quantizeQ4_1, 2},
-	Q5_0: {"Q5_0", 32, 22, decodeQ5_0, scaleQ5_0, quantizeQ5_0, 1},
-	Q5_1: {"Q5_1", 32, 24, decodeQ5_1, scaleQ5_1, quantizeQ5_1, 2},
-	Q8_0: {"Q8_0", 32, 34, decodeQ8_0, scaleQ8_0, quantizeQ8_0, 1},
-	Q8_1: {"Q8_1", 32, 36, decodeQ8_1, scaleQ8_1, nil, 0},
+	Q4_0: {"Q4_0", 32, 18, decodeQ4_0, scaleQ4_0, quantizeQ4_0, 1, nil, nil},
+	Q4_1: {"Q4_1", 32, 20, decodeQ4_1, scaleQ4_1, quantizeQ4_1, 2, nil, nil},
+	Q5_0: {"Q5_0", 32, 22, decodeQ5_0, scaleQ5_0, quantizeQ5_0, 1, nil, nil},
+	Q5_1: {"Q5_1", 32, 24, decodeQ5_1, scaleQ5_1, quantizeQ5_1, 2, nil, nil},
+	Q8_0: {"Q8_0", 32, 34, decodeQ8_0, scaleQ8_0, quantizeQ8_0, 1, nil, nil},
+	Q8_1: {"Q8_1", 32, 36, decodeQ8_1, scaleQ8_1, nil, 0, nil, nil},
 
-	Q2_K: {"Q2_K", 256, 84, decodeQ2_K, scaleQ2_K, nil, 0},
-	Q3_K: {"Q3_K", 256, 110, decodeQ3_K, scaleQ3_K, nil, 0},
-	Q4_K: {"Q4_K", 256, 144, decodeQ4_K, scaleQ4_K, nil, 0},
-	Q5_K: {"Q5_K", 256, 176, decodeQ5_K, scaleQ5_K, nil, 0},
-	Q6_K: {"Q6_K", 256, 210, decodeQ6_K, scaleQ6_K, nil, 0},
-	Q8_K: {"Q8_K", 256, 292, decodeQ8_K, scaleQ8_K, nil, 0},
+	Q2_K: {"Q2_K", 256, 84, decodeQ2_K, scaleQ2_K, nil, 0, nil, nil},
+	Q3_K: {"Q3_K", 256, 110, decodeQ3_K, scaleQ3_K, nil, 0, codesQ3_K, &codeValuesQ3K},
+	Q4_K: {"Q4_K", 256, 144, decodeQ4_K, scaleQ4_K, nil, 0, nil, nil},
+	Q5_K: {"Q5_K", 256, 176, decodeQ5_K, scaleQ5_K, nil, 0, nil, nil},
+	Q6_K: {"Q6_K", 256, 210, decodeQ6_K, scaleQ6_K, nil, 0, nil, nil},
+	Q8_K: {"Q8_K", 256, 292, decodeQ8_K, scaleQ8_K, nil, 0, nil, nil},
 
-	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, nil, 0},
-	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, nil, 0},
-	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, nil, 0},
-	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, nil, 0},
-	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, nil, 0},
-	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, nil, 0},
-	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, nil, 0},
-	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, nil, 0},
-	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, nil, 0},
+	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, nil, 0, codesIQ1_S, &codeValuesIQ1},
+	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, nil, 0, codesIQ1_M, &codeValuesIQ1},
+	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, nil, 0, codesIQ2_XXS, &codeValuesIQ2},
+	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, nil, 0, codesIQ2_XS, &codeValuesIQ2},
+	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, nil, 0, codesIQ2_S, &codeValuesIQ2},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, nil, 0, codesIQ3_XXS, &codeValuesIQ3XXS},
+	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, nil, 0, codesIQ3_S, &codeValuesIQ3S},
+	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, nil, 0, q8FromIQ4_NL, nil},
+	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, nil, 0, codesIQ4_XS, &codeValuesIQ4},
 
-	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0, scaleTQ1_0, nil, 0},
-	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0, scaleTQ2_0, nil, 0},
-	Q1_0:  {"Q1_0", 128, 18, decodeQ1_0, scaleQ1_0, nil, 0},
-	Q2_0:  {"Q2_0", 64, 18, decodeQ2_0, scaleQ2_0, nil, 0},
+	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0, scaleTQ1_0, nil, 0, codesTQ1_0, &codeValuesTQ},
+	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0, scaleTQ2_0, nil, 0, codesTQ2_0, &codeValuesTQ},
+	Q1_0:  {"Q1_0", 128, 18, decodeQ1_0, scaleQ1_0, nil, 0, q8FromQ1_0, nil},
+	Q2_0:  {"Q2_0", 64, 18, decodeQ2_0, scaleQ2_0, nil, 0, q8FromQ2_0, nil},
 
-	MXFP4: {"MXFP4", 32, 17, decodeMXFP4, scaleMXFP4, nil, 0},
-	NVFP4: {"NVFP4", 64, 36, decodeNVFP4, scaleNVFP4, nil, 0},
+	MXFP4: {"MXFP4", 32, 17, decodeMXFP4, scaleMXFP4, nil, 0, nil, nil},
+	NVFP4: {"NVFP4", 64, 36, decodeNVFP4, scaleNVFP4, nil, 0, nil, nil},
 }
 
 // Decode decodes the first len(dst) elements of src, blocks of type t, to float32, bit for bit as ggml does.
