@@ -12,11 +12,12 @@ import (
 // Kernels over packed panels (Gemv, Small) take the weights apart in registers:
 //
 //	Z0..Z5   integer sums of the rows        DI  weights             SI, R8, AX  activations: rows 0, 3, stride
-//	Z6..Z11  second sums; temporaries        DX  D                   R9          B or SD
+//	Z6..Z11  second sums; temporaries;       DX  D                   R9          B or SD
+//	         minima of Q2_K
 //	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
 //	Z18..Z23 sums over a K-quant's group     BX  prefetch distance   R11         turns of an inner loop
 //	Z24..Z29 weights, scales                 R12, R13 pointers, with several rows
-//	Z30, Z31 masks                           0(SP) Y, 8(SP) panels left, 16(SP) slices left
+//	Z30, Z31 masks; values of Code4          0(SP) Y, 8(SP) panels left, 16(SP) slices left
 //
 // Kernels over unpacked panels (Gemm) compute 2 panels x 1..6 rows: a broadcast activation serves two weight vectors.
 
@@ -26,15 +27,18 @@ type int512 struct {
 	bytes      int // of a group
 	vecs       int // blocks of 32: weight vectors of a block
 	nib        bool
-	high       int  // place of fifth bits; 0: none
-	d, m       int  // blocks of 32: places of d and m; 0: none
-	scales     int  // K-quants: place of scales
-	six        bool // Q6_K
-	unpacked   int  // bytes of an unpacked group; 0: as packed
-	tail, gemm int  // bytes of scales; which micro-kernel: 0 Q8, 1 Q8 with m, 2 Q4_K, 3 Q6_K
+	high       int // place of fifth bits; 0: none
+	d, m       int // blocks of 32: places of d and m; 0: none
+	scales     int // scales per 256: place of those of the sub-blocks
+	sub        int // sub-blocks of 16: bytes of the weights of one; 0: sub-blocks of 32
+	unpacked   int // bytes of an unpacked group; 0: as packed
+	tail, gemm int // bytes of scales; which micro-kernel: 0 Q8, 1 Q8 with m, 2 Q4_K, 3 Q6_K, 4 Code4, 5 Q2_K
 }
 
-func (l *int512) k() bool { return l.scales != 0 }
+func (l *int512) k() bool    { return l.scales != 0 }
+func (l *int512) six() bool  { return l.name == "Q6_K" }
+func (l *int512) code() bool { return l.name == "Code4" }
+func (l *int512) two() bool  { return l.name == "Q2_K" }
 
 var ints512 = []*int512{
 	{name: "Q8_0", bytes: 1088, vecs: 8, d: 1024},
@@ -44,10 +48,11 @@ var ints512 = []*int512{
 	{name: "Q5_1", bytes: 768, vecs: 4, nib: true, high: 512, d: 640, m: 704, unpacked: 1152, tail: 128, gemm: 1},
 	{name: "Q4_K", bytes: 2368, scales: 2048, unpacked: 4416, tail: 320, gemm: 2},
 	{name: "Q5_K", bytes: 2880, high: 2048, scales: 2560, unpacked: 4416, tail: 320, gemm: 2},
-	{name: "Q6_K", bytes: 3392, scales: 3072, six: true, unpacked: 4416, tail: 320, gemm: 3},
+	{name: "Q6_K", bytes: 3392, scales: 3072, sub: 192, unpacked: 4416, tail: 320, gemm: 3},
+	{name: "Code4", bytes: 2368, scales: 2048, sub: 128, unpacked: 4416, tail: 320, gemm: 4},
 }
 
-var gemms512 = []string{"vnniGemmQ8x", "vnniGemmQ8Mx", "vnniGemmQ4Kx", "vnniGemmQ6Kx"}
+var gemms512 = []string{"vnniGemmQ8x", "vnniGemmQ8Mx", "vnniGemmQ4Kx", "vnniGemmQ6Kx", "vnniGemmCode4x"}
 
 func dotVNNI() {
 	e := newGen("dot", "dot", "../dot/dot_vnni", "Args", dotFields)
@@ -68,8 +73,9 @@ func dotVNNI() {
 	for rows := 1; rows <= 6; rows++ {
 		gemmQ8(g, rows, false)
 		gemmQ8(g, rows, true)
-		gemmK(g, rows, false)
-		gemmK(g, rows, true)
+		gemmK(g, rows, "Q4K")
+		gemmK(g, rows, "Q6K")
+		gemmK(g, rows, "Code4")
 	}
 	e.table(table + "}}\n")
 	e.write()
@@ -114,15 +120,8 @@ func (k *panel512) emit() {
 		k.name = fmt.Sprintf("vnniSmall%sx%d", l.name, k.rows)
 		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), 24)
 	}
-	if l.name != "Q8_0" {
-		e.bytesIn(0x0f, 31)
-	}
-	if l.high != 0 {
-		e.bytesIn(0x10, 30)
-	} else if l.six {
-		e.bytesIn(0x30, 30)
-	}
 	e.arg("CX")
+	l.constants(e)
 	e.ld("CX", "W", "DI")
 	e.ld("CX", "Pf", "BX")
 	e.ld("CX", "Mp", "R10")
@@ -160,6 +159,25 @@ func (k *panel512) emit() {
 	e.p("JNZ %s_group", k.name)
 	k.finish()
 	e.ret()
+}
+
+// constants fills Z31 and Z30 with what takes weights apart; CX holds the arguments, AX and Z29 are free.
+func (l *int512) constants(e *gen) {
+	if l.name != "Q8_0" {
+		e.bytesIn(0x0f, 31)
+	}
+	switch {
+	case l.code():
+		// The values unsigned, +128: the offset is four times that of Q6_K.
+		e.ld("CX", "Values", "AX")
+		e.p("VBROADCASTI32X4 (AX), Z30")
+		e.bytesIn(0x80, 29)
+		e.p("VPXORD Z29, Z30, Z30")
+	case l.six():
+		e.bytesIn(0x30, 30)
+	case l.high != 0:
+		e.bytesIn(0x10, 30)
+	}
 }
 
 // outputs calls f for each accumulator with the address of its outputs; AX is the stride of rows, R8 the base.
@@ -209,10 +227,10 @@ func (k *panel512) finish() {
 
 func (k *panel512) group() {
 	switch {
-	case k.l.six && k.rows == 1:
-		k.sixes()
-	case k.l.six:
-		k.sixesLoop()
+	case k.l.sub != 0 && k.rows == 1:
+		k.sixteens()
+	case k.l.sub != 0:
+		k.sixteensLoop()
 	case k.l.k() && k.rows == 1:
 		k.fours()
 	case k.l.k():
@@ -229,8 +247,8 @@ func (k *panel512) advance() {
 	e, l := k.e, k.l
 	loop := l.k() && k.rows > 1
 	switch {
-	case loop && l.six:
-		e.p("ADDQ $%d, DI", l.bytes-3072)
+	case loop && l.sub != 0:
+		e.p("ADDQ $%d, DI", l.bytes-l.scales)
 	case loop:
 		e.p("ADDQ $%d, DI", l.bytes-2048)
 	default:
@@ -248,7 +266,7 @@ func (k *panel512) advance() {
 	case !l.k():
 		e.p("LEAQ (DX)(R10*2), DX")
 		e.p("LEAQ (R9)(R10*2), R9")
-	case l.six:
+	case l.sub != 0:
 		e.p("ADDQ R10, DX")
 		if k.rows == 1 {
 			e.p("MOVQ R8, R9")
@@ -486,18 +504,39 @@ func unpack6(e *gen) {
 	e.p("VPTERNLOGD $0xf8, Z30, Z11, Z27")
 }
 
-// sub6 adds a sub-block of 16 K to Z18..: weights at q, activations at x, scale at address s; b is the register of its offsets.
-func (k *panel512) sub6(q, x int, s, b string) {
-	e := k.e
+// unpackCode makes Z24..Z27 of indices Z6, Z7; Z31 is the mask 0x0f, Z30 the values.
+func unpackCode(e *gen) {
+	e.p("VPSRLW $4, Z6, Z25")
+	e.p("VPSRLW $4, Z7, Z27")
+	e.p("VPANDD Z6, Z31, Z24")
+	e.p("VPANDD Z25, Z31, Z25")
+	e.p("VPANDD Z7, Z31, Z26")
+	e.p("VPANDD Z27, Z31, Z27")
+	for i := 24; i < 28; i++ {
+		e.p("VPSHUFB Z%d, Z30, Z%d", i, i)
+	}
+}
+
+// sub16 adds a sub-block of 16 K to Z18..: weights at q, activations at x, scale at address s; b is the register of its offsets.
+func (k *panel512) sub16(q, x int, s, b string) {
+	e, l := k.e, k.l
 	for r := 0; r < k.rows; r++ {
-		e.p("VPBROADCASTD %d(%s), Z%d", 4*r, b, r)
+		if l.code() {
+			e.p("VPSLLD.BCST $2, %d(%s), Z%d", 4*r, b, r)
+		} else {
+			e.p("VPBROADCASTD %d(%s), Z%d", 4*r, b, r)
+		}
 	}
 	e.p("ADDQ R10, %s", b)
-	for i := 0; i < 3; i++ {
+	for i := 0; i < l.sub/64; i++ {
 		k.fetch(q + 64*i)
 		e.p("VMOVDQU64 %s, Z%d", k.w(q+64*i), 6+i)
 	}
-	unpack6(e)
+	if l.code() {
+		unpackCode(e)
+	} else {
+		unpack6(e)
+	}
 	for i := 0; i < 4; i++ {
 		for r := 0; r < k.rows; r++ {
 			e.p("VPDPBUSD.BCST %s, Z%d, Z%d", xrow(r, x+4*i), 24+i, r)
@@ -511,44 +550,48 @@ func (k *panel512) sub6(q, x int, s, b string) {
 	}
 }
 
-// scale6 ends a group of Q6_K; d at address w.
-func (k *panel512) scale6(w string) {
+// scale16 ends a group; d at address w.
+func (k *panel512) scale16(w string) {
 	e := k.e
-	e.p("VCVTPH2PS %s, Z28", w)
+	if k.l.code() {
+		e.p("VMOVUPS %s, Z28", w)
+	} else {
+		e.p("VCVTPH2PS %s, Z28", w)
+	}
 	for r := 0; r < k.rows; r++ {
 		e.p("VMULPS.BCST %d(DX), Z28, Z29", 4*r)
 		e.p("VFMADD231PS Z29, Z%d, Z%d", 18+r, k.acc+r)
 	}
 }
 
-// sixes is a group of Q6_K, one row, unrolled; R8 walks the offsets.
-func (k *panel512) sixes() {
-	e := k.e
+// sixteens is a group with sub-blocks of 16, one row, unrolled; R8 walks the offsets.
+func (k *panel512) sixteens() {
+	e, l := k.e, k.l
 	e.zero(18)
 	e.p("MOVQ R9, R8")
 	for j := 0; j < 16; j++ {
-		k.sub6(192*j, 16*j, k.w(3072+16*j), "R8")
+		k.sub16(l.sub*j, 16*j, k.w(l.scales+16*j), "R8")
 	}
-	for off := 3072; off < 3392; off += 64 {
+	for off := l.scales; off < l.bytes; off += 64 {
 		k.fetch(off)
 	}
-	k.scale6(k.w(3328))
+	k.scale16(k.w(l.scales + 256))
 }
 
-// sixesLoop is sixes for several rows, a loop over sub-blocks: R13 scales.
-func (k *panel512) sixesLoop() {
-	e := k.e
+// sixteensLoop is sixteens for several rows, a loop over sub-blocks: R13 scales.
+func (k *panel512) sixteensLoop() {
+	e, l := k.e, k.l
 	for r := 0; r < k.rows; r++ {
 		e.zero(18 + r)
 	}
-	for off := 3072; off < 3392; off += 64 {
+	for off := l.scales; off < l.bytes; off += 64 {
 		k.fetch(off)
 	}
-	e.p("LEAQ 3072(DI), R13")
+	e.p("LEAQ %d(DI), R13", l.scales)
 	e.p("MOVL $16, R11")
 	e.lab(k.name + "_sub")
-	k.sub6(0, 0, "(R13)", "R9")
-	e.p("ADDQ $192, DI")
+	k.sub16(0, 0, "(R13)", "R9")
+	e.p("ADDQ $%d, DI", l.sub)
 	e.p("ADDQ $16, R13")
 	e.p("ADDQ $16, SI")
 	if k.rows > 3 {
@@ -556,7 +599,7 @@ func (k *panel512) sixesLoop() {
 	}
 	e.p("DECQ R11")
 	e.p("JNZ %s_sub", k.name)
-	k.scale6("256(DI)")
+	k.scale16("256(DI)")
 }
 
 // Micro-kernels: 2 panels x rows. Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or a K-quant's sums over a group,
@@ -742,25 +785,26 @@ func gemmQ8(e *gen, rows int, m bool) {
 	tileEnd(e, name, rows, false)
 }
 
-// gemmK is the micro-kernel of unpacked K-quants: 64 vectors of bytes, then 320 bytes of scales. The float accumulators are in
-// the scratch, for the registers are full.
-func gemmK(e *gen, rows int, six bool) {
-	name, turns := fmt.Sprintf("vnniGemmQ4Kx%d", rows), 8
-	if six {
-		name = fmt.Sprintf("vnniGemmQ6Kx%d", rows)
-	}
+// gemmK is the micro-kernel of unpacked Q4_K (and Q5_K), Q6_K, Code4: 64 vectors of bytes, then 320 bytes of scales. The float
+// accumulators are in the scratch, for the registers are full.
+func gemmK(e *gen, rows int, of string) {
+	name, four := fmt.Sprintf("vnniGemm%sx%d", of, rows), of == "Q4K"
 	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of a K-quant.", rows), 16)
 	tile512(e, name, rows, "B", true)
 	e.p("LEAQ 4096(DI), BX")
 	for i := 0; i < 2*rows; i++ {
 		e.zero(12 + i)
 	}
-	e.p("MOVL $%d, R12", turns)
+	e.p("MOVL $8, R12")
 	e.lab(name + "_sub")
-	if six {
+	if !four {
 		for j := 0; j < 2; j++ {
 			for r := 0; r < rows; r++ {
-				e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
+				if of == "Code4" {
+					e.p("VPSLLD.BCST $2, %d(R9), Z%d", 4*r, 2*r)
+				} else {
+					e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
+				}
 				e.p("VMOVDQA64 Z%d, Z%d", 2*r, 2*r+1)
 			}
 			fetchRows(e, rows, j == 0, map[string]int{"R9": 4})
@@ -785,7 +829,7 @@ func gemmK(e *gen, rows int, six bool) {
 	e.p("DECQ R12")
 	e.p("JNZ %s_sub", name)
 	at := []string{"(DI)", "(DI)(R11*1)"} // now at the scales
-	if !six {
+	if four {
 		for i := 0; i < 2*rows; i++ {
 			e.zero(i)
 		}
@@ -802,8 +846,12 @@ func gemmK(e *gen, rows int, six bool) {
 		e.p("LEAQ (R9)(R10*4), R9")
 	}
 	for k := 0; k < 2; k++ {
-		e.p("VCVTPH2PS 256%s, Z%d", at[k], 24+k)
-		if !six {
+		if of == "Code4" {
+			e.p("VMOVUPS 256%s, Z%d", at[k], 24+k)
+		} else {
+			e.p("VCVTPH2PS 256%s, Z%d", at[k], 24+k)
+		}
+		if four {
 			e.p("VCVTPH2PS 288%s, Z%d", at[k], 26+k)
 		}
 	}
@@ -811,7 +859,7 @@ func gemmK(e *gen, rows int, six bool) {
 		e.p("VMOVUPS %d(R13), Z30", 64*i)
 		e.p("VMULPS.BCST %d(DX), Z%d, Z28", i/2*4, 24+i%2)
 		e.p("VFMADD231PS Z28, Z%d, Z30", 12+i)
-		if !six {
+		if four {
 			e.p("VMULPS.BCST %d(DX), Z%d, Z29", i/2*4, 26+i%2)
 			e.p("VCVTDQ2PS Z%d, Z%d", i, i)
 			e.p("VFNMADD231PS Z29, Z%d, Z30", i)
@@ -841,13 +889,8 @@ func subK(e *gen, rows int, extend string, off int) {
 func unpack512(e *gen, l *int512) {
 	name := "vnniUnpack" + l.name
 	e.fn(name, fmt.Sprintf("unpacks Groups groups of %s to groups of %d bytes.", l.name, l.unpacked))
-	e.bytesIn(0x0f, 31)
-	if l.six {
-		e.bytesIn(0x30, 30)
-	} else {
-		e.bytesIn(0x10, 30)
-	}
 	e.arg("CX")
+	l.constants(e)
 	e.ld("CX", "Src", "DI")
 	e.ld("CX", "Dst", "SI")
 	e.ld("CX", "Pf", "BX")
@@ -865,12 +908,16 @@ func unpack512(e *gen, l *int512) {
 	}
 	scales := l.scales
 	switch {
-	case l.six:
+	case l.sub != 0:
 		for j := 0; j < 16; j++ {
-			for i := 0; i < 3; i++ {
-				e.p("VMOVDQU64 %d(DI), Z%d", 192*j+64*i, 6+i)
+			for i := 0; i < l.sub/64; i++ {
+				e.p("VMOVDQU64 %d(DI), Z%d", l.sub*j+64*i, 6+i)
 			}
-			unpack6(e)
+			if l.code() {
+				unpackCode(e)
+			} else {
+				unpack6(e)
+			}
 			for i := 0; i < 4; i++ {
 				e.p("VMOVDQU64 Z%d, %d(SI)", 24+i, 256*j+64*i)
 			}

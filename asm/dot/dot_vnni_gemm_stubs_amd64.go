@@ -39,6 +39,11 @@ func vnniUnpackQ5_K(a *Args)
 //go:noescape
 func vnniUnpackQ6_K(a *Args)
 
+// vnniUnpackCode4 unpacks Groups groups of Code4 to groups of 4416 bytes.
+//
+//go:noescape
+func vnniUnpackCode4(a *Args)
+
 // vnniGemmQ8x1 multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -58,6 +63,11 @@ func vnniGemmQ4Kx1(a *Args)
 //
 //go:noescape
 func vnniGemmQ6Kx1(a *Args)
+
+// vnniGemmCode4x1 multiplies 1 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x1(a *Args)
 
 // vnniGemmQ8x2 multiplies 2 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
@@ -79,6 +89,11 @@ func vnniGemmQ4Kx2(a *Args)
 //go:noescape
 func vnniGemmQ6Kx2(a *Args)
 
+// vnniGemmCode4x2 multiplies 2 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x2(a *Args)
+
 // vnniGemmQ8x3 multiplies 3 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -98,6 +113,11 @@ func vnniGemmQ4Kx3(a *Args)
 //
 //go:noescape
 func vnniGemmQ6Kx3(a *Args)
+
+// vnniGemmCode4x3 multiplies 3 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x3(a *Args)
 
 // vnniGemmQ8x4 multiplies 4 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
@@ -119,6 +139,11 @@ func vnniGemmQ4Kx4(a *Args)
 //go:noescape
 func vnniGemmQ6Kx4(a *Args)
 
+// vnniGemmCode4x4 multiplies 4 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x4(a *Args)
+
 // vnniGemmQ8x5 multiplies 5 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -139,6 +164,11 @@ func vnniGemmQ4Kx5(a *Args)
 //go:noescape
 func vnniGemmQ6Kx5(a *Args)
 
+// vnniGemmCode4x5 multiplies 5 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x5(a *Args)
+
 // vnniGemmQ8x6 multiplies 6 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -158,3 +188,8 @@ func vnniGemmQ4Kx6(a *Args)
 //
 //go:noescape
 func vnniGemmQ6Kx6(a *Args)
+
+// vnniGemmCode4x6 multiplies 6 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmCode4x6(a *Args)

@@ -244,6 +244,36 @@ func vnniSmallQ6_Kx5(a *Args)
 //go:noescape
 func vnniSmallQ6_Kx6(a *Args)
 
+// vnniGemvCode4 multiplies one activation row with Panels panels of Code4.
+//
+//go:noescape
+func vnniGemvCode4(a *Args)
+
+// vnniSmallCode4x2 multiplies 2 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func vnniSmallCode4x2(a *Args)
+
+// vnniSmallCode4x3 multiplies 3 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func vnniSmallCode4x3(a *Args)
+
+// vnniSmallCode4x4 multiplies 4 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func vnniSmallCode4x4(a *Args)
+
+// vnniSmallCode4x5 multiplies 5 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func vnniSmallCode4x5(a *Args)
+
+// vnniSmallCode4x6 multiplies 6 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func vnniSmallCode4x6(a *Args)
+
 // VNNI is the set of kernels that need AVX-512 VNNI.
 var VNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: vnniGemvQ8_0,
@@ -270,4 +300,7 @@ var VNNI = Set{Of: [Layouts]Kernels{
 	Q6_K: {Gemv: vnniGemvQ6_K,
 		Small: []func(*Args){nil, nil, vnniSmallQ6_Kx2, vnniSmallQ6_Kx3, vnniSmallQ6_Kx4, vnniSmallQ6_Kx5, vnniSmallQ6_Kx6},
 		Gemm:  []func(*Args){nil, vnniGemmQ6Kx1, vnniGemmQ6Kx2, vnniGemmQ6Kx3, vnniGemmQ6Kx4, vnniGemmQ6Kx5, vnniGemmQ6Kx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ6_K, UnpackedBytes: 4416, Few: 48, Folds: true},
+	Code4: {Gemv: vnniGemvCode4,
+		Small: []func(*Args){nil, nil, vnniSmallCode4x2, vnniSmallCode4x3, vnniSmallCode4x4, vnniSmallCode4x5, vnniSmallCode4x6},
+		Gemm:  []func(*Args){nil, vnniGemmCode4x1, vnniGemmCode4x2, vnniGemmCode4x3, vnniGemmCode4x4, vnniGemmCode4x5, vnniGemmCode4x6}, Tile: 2, Sliced: true, Unpack: vnniUnpackCode4, UnpackedBytes: 4416, Few: 48, Folds: true},
 }}
