@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"ck/internal/generate"
 	"ck/internal/measure"
 	"ck/internal/plan"
+	"ck/internal/topo"
 	"ck/internal/walk"
 )
 
@@ -42,9 +44,12 @@ type bench struct {
 
 // newBench prepares measurements on e. The calling goroutine is worker 0 until close.
 func (p *program) newBench(ctx context.Context, m *generate.Model, e *engine.Engine, o *engineFlags) (*bench, error) {
-	b := &bench{p: p, ctx: ctx, e: e, o: o, threads: e.Threads(plan.One), host: measure.ReadHost(e.Machine), commit: commit(),
+	survey, err := topo.Inspect(os.DirFS("/"), true)
+	if err != nil {
+		return nil, err
+	}
+	b := &bench{p: p, ctx: ctx, e: e, o: o, threads: e.Threads(plan.One), host: measure.NewHost(survey), commit: commit(),
 		plans: map[plan.Class]*plan.Plan{}}
-	var err error
 	if b.facts, err = factsOf(m); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 
@@ -115,11 +116,12 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 			f.Abort()
 		}
 	}()
-	m, err := topo.Read("")
+	s, err := topo.Inspect(os.DirFS("/"), true)
 	if err != nil {
 		return err
 	}
-	doc := &rooflineDoc{Schema: "ck.bench.roofline/1", Host: measure.ReadHost(m)}
+	m := s.Machine
+	doc := &rooflineDoc{Schema: "ck.bench.roofline/1", Host: measure.NewHost(s)}
 	all := threads[0]
 	if all == 0 {
 		cpus, _ := m.Workers()

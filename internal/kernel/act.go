@@ -42,7 +42,7 @@ type Act struct {
 	N8   []int32   // ActQ8: -8 * sum of q: [nb][M] (offset of unsigned 4-bit weights)
 	N16  []int32   // ActQ8: -16 * sum (5-bit)
 	N128 []int32   // ActQ8: -128 * sum (8-bit)
-	N32  []int32   // ActQ8K: -32 * sum of 16 elements: [nb][16][M] (6-bit weights)
+	N32  []int32   // ActQ8K: -32 * sum of 16 elements: [nb][16][M] (6-bit weights; Q2_K, codes)
 	P    []int16   // ActQ8K: sums of 32 elements: [nb][M][8] (mins of Q4_K, Q5_K)
 }
 
@@ -135,13 +135,8 @@ func ActFor(t quant.Type, f32 bool) ActKind {
 	if f32 {
 		return ActF32
 	}
-	switch t {
-	case quant.BF16:
-		return ActBF16
-	case quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1:
-		return ActQ8
-	case quant.Q4_K, quant.Q5_K, quant.Q6_K:
-		return ActQ8K
+	if l, ok := layouts[t]; ok {
+		return l.act
 	}
 	return ActF32
 }

@@ -113,7 +113,7 @@ func (f *Format) Matmul(s *Scratch, m *Matmul) {
 	}
 	s.Grow(f.Need(m.K))
 	a := &s.args
-	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M}
+	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M, Values: unsafe.Pointer(f.values)}
 	float := f.Act == ActF32 || f.Act == ActBF16
 	switch rows := m.M1 - m.M0; {
 	case f.Direct || float && rows > 1 && rows >= len(f.kernels.Small):
@@ -165,9 +165,10 @@ func (f *Format) bind(a *dot.Args, x *Act, row, k int) {
 		i := k / 256 * x.M
 		a.X, a.XStride = unsafe.Pointer(&x.Q[row*x.Kp+k]), x.Kp
 		a.D = unsafe.Pointer(&x.D[i+row])
-		if f.layout == dot.Q6_K {
+		switch f.layout {
+		case dot.Q6_K, dot.Q2_K, dot.Code4:
 			a.B = unsafe.Pointer(&x.N32[16*i+row])
-		} else {
+		default:
 			a.B = unsafe.Pointer(&x.P[8*(i+row)])
 		}
 	}

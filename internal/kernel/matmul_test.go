@@ -44,9 +44,13 @@ func formats(t testing.TB, qt quant.Type, f32 bool) []*Format {
 	return fs
 }
 
-// panelTypes are the types with panels.
+// panelTypes are types of all layouts: those with panels of their own, and one that is rewritten as codes.
 var panelTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
-	quant.Q4_K, quant.Q5_K, quant.Q6_K}
+	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K, quant.IQ4_XS}
+
+// rewritten are the other types whose blocks are rewritten.
+var rewritten = []quant.Type{quant.IQ4_NL, quant.Q1_0, quant.Q2_0, quant.Q3_K, quant.IQ1_S, quant.IQ1_M, quant.IQ2_XXS, quant.IQ2_XS,
+	quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S, quant.TQ1_0, quant.TQ2_0}
 
 // plainAct fills an Act by the words of its doc comment.
 func plainAct(t testing.TB, kind ActKind, x [][]float32) *Act {
@@ -270,6 +274,22 @@ func TestMatmul(t *testing.T) {
 	}
 }
 
+// Blocks that are rewritten have the weights of the file: rows of ragged panels, K of odd numbers of blocks.
+func TestMatmulRewritten(t *testing.T) {
+	for _, qt := range rewritten {
+		rng := rand.New(rand.NewPCG(13, uint64(qt)))
+		for _, nk := range [][2]int{{37, 3 * qt.BlockElems()}, {16, 1280}} {
+			w := randomWeights(t, rng, qt, nk[0], nk[1])
+			if tables(t)[0].Format(qt, false).Direct {
+				t.Fatalf("%v has no panels", qt)
+			}
+			for _, m := range []int{1, 3, 14} {
+				testMatmul(t, rng, w, m)
+			}
+		}
+	}
+}
+
 // testMatmul checks all tiers: against float64, against one row at a time, against each other.
 func testMatmul(t *testing.T, rng *rand.Rand, w *weights, m int) {
 	x := plainAct(t, ActFor(w.t, false), randomRows(rng, m, w.k))
@@ -358,7 +378,7 @@ func TestKernelsContinue(t *testing.T) {
 			// compute runs one kernel over two panels at w, from K k0 to k1.
 			compute := func(kernel func(*dot.Args), w []byte, size, group, k0, k1, panels int, y []float32) {
 				a := &dot.Args{WStep: size, WFar: size, YFar: 4 * f.PanelRows, YStride: 8 * f.PanelRows, Panels: panels, Mp: 4 * x.M,
-					Groups: f.layout.Groups(k1 - k0), Cont: k0, Acc: unsafe.Pointer(&acc[0]), Y: unsafe.Pointer(&y[0])}
+					Groups: f.layout.Groups(k1 - k0), Cont: k0, Acc: unsafe.Pointer(&acc[0]), Y: unsafe.Pointer(&y[0]), Values: unsafe.Pointer(f.values)}
 				f.bind(a, x, 0, k0)
 				a.W = unsafe.Pointer(&w[f.layout.Groups(k0)*group])
 				kernel(a)
@@ -381,7 +401,8 @@ func TestKernelsContinue(t *testing.T) {
 				group = f.kernels.UnpackedBytes
 				wide := testkit.Guarded[byte](t, 2*f.layout.Groups(k)*group)
 				for p := range 2 {
-					f.kernels.Unpack(&dot.Args{Src: unsafe.Pointer(&packed[p*size]), Dst: unsafe.Pointer(&wide[p*len(wide)/2]), Groups: f.layout.Groups(k)})
+					f.kernels.Unpack(&dot.Args{Src: unsafe.Pointer(&packed[p*size]), Dst: unsafe.Pointer(&wide[p*len(wide)/2]), Groups: f.layout.Groups(k),
+						Values: unsafe.Pointer(f.values)})
 				}
 				packed, size = wide, len(wide)/2
 			}
@@ -507,7 +528,7 @@ func TestMatmulRandomShapes(t *testing.T) {
 
 func TestMatmulDoesNotAllocate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL} {
+	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4} {
 		w := randomWeights(t, rng, qt, 80, 512)
 		for _, f := range formats(t, qt, false) {
 			s := NewScratch()

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"sync"
 
 	"ck/asm/dot"
 	"ck/internal/isa"
@@ -33,6 +34,8 @@ type Format struct {
 	layout  dot.Layout
 	kernels dot.Kernels
 	packer  dot.Packer
+	recode  func(t quant.Type, dst, src []byte) // makes source blocks of layout of the file's, exactly; nil: they are the same
+	values  *[16]int8                           // of Code4
 	fold    func(*dot.Args)
 	ahead   int // bytes that kernels prefetch ahead
 }
@@ -118,12 +121,41 @@ var layouts = map[quant.Type]struct {
 	quant.Q4_K: {dot.Q4_K, ActQ8K},
 	quant.Q5_K: {dot.Q5_K, ActQ8K},
 	quant.Q6_K: {dot.Q6_K, ActQ8K},
+	quant.Q2_K: {dot.Q2_K, ActQ8K},
+
+	// Types whose blocks are rewritten.
+	quant.IQ4_NL:  {dot.Q8_0, ActQ8},
+	quant.Q1_0:    {dot.Q8_0, ActQ8},
+	quant.Q2_0:    {dot.Q8_0, ActQ8},
+	quant.Q3_K:    {dot.Code4, ActQ8K},
+	quant.IQ1_S:   {dot.Code4, ActQ8K},
+	quant.IQ1_M:   {dot.Code4, ActQ8K},
+	quant.IQ2_XXS: {dot.Code4, ActQ8K},
+	quant.IQ2_XS:  {dot.Code4, ActQ8K},
+	quant.IQ2_S:   {dot.Code4, ActQ8K},
+	quant.IQ3_XXS: {dot.Code4, ActQ8K},
+	quant.IQ3_S:   {dot.Code4, ActQ8K},
+	quant.IQ4_XS:  {dot.Code4, ActQ8K},
+	quant.TQ1_0:   {dot.Code4, ActQ8K},
+	quant.TQ2_0:   {dot.Code4, ActQ8K},
 }
+
+// recodeElems is how many elements of a row are rewritten at a time: whole blocks of every type, whole groups of every layout.
+const recodeElems = 256
+
+// recoded holds rewritten blocks of 16 rows.
+var recoded = sync.Pool{New: func() any { return new([16][recodeElems / 32 * 34]byte) }}
 
 func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
 	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true}
 	if l, ok := layouts[t]; ok && l.act == act {
 		f.layout, f.Direct = l.layout, false
+		switch {
+		case l.layout == dot.Code4:
+			f.recode, f.values = quant.Codes, quant.CodeValues(t)
+		case l.layout == dot.Q8_0 && t != quant.Q8_0:
+			f.recode = quant.ToQ8_0
+		}
 	}
 	for i := len(sets) - 1; i >= 0; i-- { // the best set that has it is the last to be seen
 		if k := sets[i].Of[f.layout]; k.Gemv != nil {
@@ -173,5 +205,23 @@ func (f *Format) Pack(dst []byte, k, rows int, row func(r int) []byte) {
 	if f.Direct {
 		panic(fmt.Sprintf("kernel: %v has no panels", f.Type))
 	}
-	f.layout.Pack(f.packer, dst, k, rows, row)
+	if f.recode == nil {
+		f.layout.Pack(f.packer, dst, k, rows, row)
+		return
+	}
+	buf := recoded.Get().(*[16][recodeElems / 32 * 34]byte)
+	defer recoded.Put(buf)
+	for e := 0; e < k; e += recodeElems {
+		n := min(recodeElems, k-e)
+		from, size := f.Type.RowBytes(e), f.Type.RowBytes(n)
+		f.layout.Pack(f.packer, dst[f.layout.PanelBytes(e):][:f.layout.PanelBytes(n)], n, rows, func(r int) []byte {
+			src := row(r)
+			if src == nil {
+				return nil
+			}
+			to := buf[r][:f.layout.RowBytes(n)]
+			f.recode(f.Type, to, src[from:][:size])
+			return to
+		})
+	}
 }

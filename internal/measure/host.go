@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 
 	"ck/internal/isa"
@@ -39,28 +39,22 @@ type Host struct {
 	BinaryHash    string  `json:"binary_sha256"` // of the program
 }
 
-// ReadHost looks at the machine that m describes.
-func ReadHost(m topo.Machine) Host {
-	h := Host{Nodes: len(m.Nodes), QuotaCPUs: m.Quota.CPUs, L2Bytes: m.L2.Bytes, L3Bytes: m.L3.Bytes, MemoryBytes: m.MemTotal,
-		CPUs: len(m.Affinity), Go: runtime.Version(), Features: isa.Detect().String(), BinaryHash: binaryHash()}
-	packages, leads := map[int]bool{}, map[int]bool{}
-	for _, c := range m.CPUs {
-		packages[c.Package] = true
-		for _, id := range m.Affinity {
-			if id == c.ID {
-				leads[c.Lead] = true
-			}
+// NewHost is the machine that s describes, which this program runs on.
+func NewHost(s topo.Survey) Host {
+	h := Host{CPU: s.Model, Hypervisor: s.Settings.Hypervisor, Packages: len(s.Packages), CPUs: len(s.Affinity), SMT: s.Settings.SMTControl,
+		Nodes: len(s.Nodes), NUMABalancing: s.Settings.NUMABalancing, Governor: s.Settings.Governor, THP: s.Settings.THP,
+		QuotaCPUs: s.Quota.CPUs, L2Bytes: s.L2.Bytes, L3Bytes: s.L3.Bytes, MemoryBytes: s.MemTotal, Kernel: s.Kernel,
+		Go: runtime.Version(), Features: isa.Detect().String(), BinaryHash: binaryHash()}
+	if h.CPU == "" {
+		h.CPU = runtime.GOARCH // ARM kernels give numbers only
+	}
+	leads := map[int]bool{}
+	for _, c := range s.CPUs {
+		if slices.Contains(s.Affinity, c.ID) {
+			leads[c.Lead] = true
 		}
 	}
-	h.Packages, h.Cores = len(packages), len(leads)
-	info := sysText("/proc/cpuinfo")
-	h.CPU = cpuName(info)
-	h.Hypervisor = strings.Contains(info, " hypervisor")
-	h.SMT = sysText("/sys/devices/system/cpu/smt/control")
-	h.NUMABalancing = sysText("/proc/sys/kernel/numa_balancing")
-	h.Governor = sysText("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-	h.THP = chosen(sysText("/sys/kernel/mm/transparent_hugepage/enabled"))
-	h.Kernel = sysText("/proc/sys/kernel/osrelease")
+	h.Cores = len(leads)
 	return h
 }
 
@@ -87,36 +81,6 @@ func (h Host) Lines() []string {
 		fmt.Sprintf("governor: %s; SMT %s; quota %s", or(h.Governor), or(h.SMT), quota),
 		fmt.Sprintf("kernel: %s; %s; program %s", or(h.Kernel), h.Go, h.BinaryHash[:min(12, len(h.BinaryHash))]),
 	}
-}
-
-// sysText is the content of a small file of the kernel, "" if there is none.
-func sysText(name string) string {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-// chosen is the word in brackets of "always [madvise] never".
-func chosen(s string) string {
-	if _, rest, ok := strings.Cut(s, "["); ok {
-		s, _, _ = strings.Cut(rest, "]")
-	}
-	return s
-}
-
-// cpuName is the CPU's name in /proc/cpuinfo; ARM kernels give numbers only.
-func cpuName(info string) string {
-	for _, key := range []string{"model name", "Model", "CPU part"} {
-		for line := range strings.Lines(info) {
-			k, v, ok := strings.Cut(line, ":")
-			if ok && strings.TrimSpace(k) == key {
-				return strings.Join(strings.Fields(v), " ")
-			}
-		}
-	}
-	return runtime.GOARCH
 }
 
 var binaryHash = sync.OnceValue(func() string {

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -100,4 +101,13 @@ func ownUsage() (unix.Rusage, time.Duration) {
 		return u, 0
 	}
 	return u, time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// sysText is the content of a small file of the kernel, "" if there is none.
+func sysText(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }

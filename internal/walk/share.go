@@ -49,7 +49,10 @@ func (s *share) take(gen uint64, lo, hi, grain int, owner bool) (int, int) {
 // shareGrain is the least that is claimed at once, in bytes of weights times rows: a claim costs little beside that.
 const shareGrain = 64 << 10
 
-// shared does item i with what worker w claims of it: of its own part first, then of the others'. Units are panels.
+// shared does item i with what worker w claims of it: of its own part first, then of those of workers 1, 2, 4, ... further on: to look at
+// every word, each in a cache line that another core wrote, would cost all workers of a large machine more than the rest of the step.
+// Each part still has as many helpers as there are powers of two.
+// Units are panels.
 func (x *Walker) shared(i int, wk *worker, w int) {
 	it := &x.Plan.Items[i]
 	rows := x.rows(it.Picked)
@@ -60,7 +63,7 @@ func (x *Walker) shared(i int, wk *worker, w int) {
 	pr, width, unit := s.Format.PanelRows, x.Plan.Bufs[it.Out[0].Buf].Width, it.Out[0].Unit
 	grain := max(1, shareGrain/(rows*pr*s.Format.Type.RowBytes(s.Cols)))
 	gen := x.runs*uint64(len(x.Plan.Items)) + uint64(i)
-	for n := range x.Plan.Workers {
+	for n := 0; n < x.Plan.Workers; n = max(1, 2*n) {
 		of := (w + n) % x.Plan.Workers
 		lo, hi := plan.Share(it.Cut.N, of, x.Plan.Workers)
 		lo, hi = lo*unit/pr, (min(hi*unit, width)+pr-1)/pr
