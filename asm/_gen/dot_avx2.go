@@ -9,7 +9,8 @@ import "fmt"
 // One integer kernel serves 1 to 3 activation rows of one panel, a panel being two registers wide: with 2 integer and 2 float
 // accumulators per row, three rows fill the register file; where the integers need more, the floats lie in Acc. Weights of 4, 5 and
 // 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Q8_0 without VNNI
-// has a kernel of its own, signed256.
+// has a kernel of its own, signed256. Code4's weights are looked up in a table that stays in a register: with VNNI they are biased by
+// 128, as Q8_0's, and so are the unpacked ones; without it they are signed in both places.
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
 // R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf; on the
@@ -52,8 +53,8 @@ func dot256() {
 					newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
 				}
 			}
-			if !vnni && b.unpackedBytes > 0 {
-				unpack256(e, b)
+			if b.unpackedBytes > 0 && (!vnni || b.top == 127) {
+				unpack256(e, b, vnni)
 			}
 		}
 		if !vnni {
@@ -90,16 +91,19 @@ type block256 struct {
 	name                string
 	bytes               int // of a group
 	subs, vecs, unroll  int
-	top                 int                                // largest weight: 15, 31, 63; 255: +128
+	top                 int                                // largest weight: 15, 31, 63; 127: signed, with VNNI +128; 255: +128
 	turn                int                                // bytes of vectors per turn of the inner loop
 	fifth               int                                // Q5_K: place of the fifth bits
 	d, m                int                                // blocks of 32: places of d and m (0: none)
-	scales              int                                // K-quants: place of scales
+	scales              int                                // K-quants: place of scales; d lies behind them (top 127: as float32)
 	vec                 func(k *int256, j, i, h, w, t int) // weights of vector i of sum j, half h, to register w; t is free
 	unpackedBytes, tail int                                // form after unpacking: its size; bytes of scales
 }
 
 func (b *block256) k() bool { return b.scales != 0 }
+
+// minima: a K-quant whose scales are unsigned and followed by minima.
+func (b *block256) minima() bool { return b.k() && b.top < 63 }
 
 var blocks256 = []*block256{
 	{name: "Q8_0", bytes: 1088, subs: 2, vecs: 8, unroll: 2, top: 255, d: 1024, vec: plain256},
@@ -110,6 +114,7 @@ var blocks256 = []*block256{
 	{name: "Q4_K", bytes: 2368, subs: 8, vecs: 8, unroll: 2, top: 15, turn: 512, scales: 2048, vec: nibK, unpackedBytes: 4416, tail: 320},
 	{name: "Q5_K", bytes: 2880, subs: 8, vecs: 8, unroll: 2, top: 31, turn: 512, fifth: 2048, scales: 2560, vec: fiveK, unpackedBytes: 4416, tail: 320},
 	{name: "Q6_K", bytes: 3392, subs: 16, vecs: 4, unroll: 2, top: 63, turn: 384, scales: 3072, vec: six, unpackedBytes: 4416, tail: 320},
+	{name: "Code4", bytes: 2368, subs: 16, vecs: 4, unroll: 2, top: 127, turn: 256, scales: 2048, vec: code, unpackedBytes: 4416, tail: 320},
 }
 
 // unpacked is the layout after unpacking: one byte per weight, then the scales.
@@ -214,6 +219,15 @@ func six(k *int256, j, i, h, w, t int) {
 	k.bits("DI", 192*j+128, h, 4-2*i, i == 0, "c30", w, t)
 }
 
+func code(k *int256, j, i, h, w, _ int) {
+	off := 128*j + i/2*64
+	if i%2 == 0 {
+		k.pf("DI", off, h)
+	}
+	k.nib(off, h, w, i%2 == 1)
+	k.e.p("VPSHUFB Y%d, Y%d, Y%d", w, k.table, w)
+}
+
 // int256 emits one integer kernel.
 type int256 struct {
 	e     *gen
@@ -226,6 +240,8 @@ type int256 struct {
 	c     map[string]string // constants: a register, or the memory operand
 	high  []int             // registers for a vector of high bits; nil: none left
 	extra []int             // registers for more sums and temporaries, without VNNI
+	table int               // register with the values of Code4, biased by 128 if bias is set
+	bias  bool
 	name  string
 }
 
@@ -246,11 +262,11 @@ func (k *int256) accAt(r, h int) string { return fmt.Sprintf("%d(R8)", 64*r+32*h
 func (k *int256) subAt(r, h int) string { return fmt.Sprintf("%d(R8)", 512+64*r+32*h) }
 
 func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
-	k := &int256{e: e, b: b, vnni: vnni, rows: rows, loop: loop, c: map[string]string{}}
+	k := &int256{e: e, b: b, vnni: vnni, bias: vnni, rows: rows, loop: loop, c: map[string]string{}}
 	for _, n := range []string{"c0f", "c10", "c30", "c0001"} {
 		k.c[n] = n + "<>(SB)"
 	}
-	k.inMem = !vnni && (rows > 1 && b.top == 31 || b.top == 63) // they need more sums or temporaries
+	k.inMem = !vnni && (rows > 1 && b.top == 31 || b.top == 63 || rows > 2 && b.top == 127) // they need more sums or temporaries
 	first := 4 * rows
 	if k.inMem {
 		first = 2 * rows
@@ -266,6 +282,8 @@ func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 		extra = 2 * rows
 	case b.top == 63:
 		extra = 4
+	case b.top == 127:
+		extra = 2
 	}
 	k.extra, k.free = k.free[:extra], k.free[extra:]
 	return k
@@ -282,6 +300,15 @@ func (k *int256) take() int {
 func (k *int256) keep() {
 	var want []string
 	packed := k.b.top < 255 && k.b.bytes != k.b.unpackedBytes
+	if packed && k.b.top == 127 {
+		k.table = k.take()
+		k.e.arg("R13")
+		k.e.ld("R13", "Values", "AX")
+		k.e.p("VBROADCASTI128 (AX), Y%d", k.table)
+		if k.bias {
+			k.e.p("VPXOR c80<>(SB), Y%d, Y%d", k.table, k.table)
+		}
+	}
 	if packed {
 		want = append(want, "c0f")
 	}
@@ -481,7 +508,9 @@ func (k *int256) finish() {
 }
 
 // hasOffset: the sums start at an offset from B.
-func (k *int256) hasOffset() bool { return k.b.m == 0 && (!k.b.k() || k.b.top == 63) }
+func (k *int256) hasOffset() bool {
+	return k.b.m == 0 && !k.b.minima() && (k.vnni || k.b.top != 127)
+}
 
 // dots leaves integer sum j (of the turn) in the sum registers.
 func (k *int256) dots(j int) {
@@ -533,6 +562,28 @@ func (k *int256) dots(j int) {
 			ones(s, s)
 			e.p("VPADDD Y%d, Y%d, Y%d", high[2*r+h], s, s)
 		})
+	case b.top == 127: // |w| times x with the sign of w: 2*127*127 < 2^15, but no words can be added
+		abs := k.extra
+		for i := 0; i < b.vecs; i++ {
+			b.vec(k, j, i, 0, w0, tmp)
+			b.vec(k, j, i, 1, w1, tmp)
+			e.p("VPABSB Y%d, Y%d", w0, abs[0])
+			e.p("VPABSB Y%d, Y%d", w1, abs[1])
+			for r := 0; r < k.rows; r++ {
+				x(r, i, tmp)
+				e.p("VPSIGNB Y%d, Y%d, Y%d", w0, tmp, t15)
+				e.p("VPSIGNB Y%d, Y%d, Y%d", w1, tmp, tmp)
+				for h, t := range []int{t15, tmp} {
+					madd(t, abs[h], t)
+					if s := k.sum(r, h); i == 0 {
+						ones(t, s)
+					} else {
+						ones(t, t)
+						e.p("VPADDD Y%d, Y%d, Y%d", t, s, s)
+					}
+				}
+			}
+		}
 	case b.top == 63: // 2 * 2*63*127 < 2^15: two words can be added
 		v0, v1, t := k.extra[0], k.extra[1], k.extra[2:]
 		for i := 0; i < b.vecs; i += 2 {
@@ -584,6 +635,9 @@ func (k *int256) vnniDots(j int, x func(r, i, reg int)) {
 		k.each(func(r, h int) {
 			if s := sum(way, r, h); way == 0 && k.hasOffset() {
 				e.p("VPBROADCASTD %d(R9), Y%d", 4*r, s)
+				if b.top == 127 {
+					e.p("VPSLLD $2, Y%d, Y%d", s, s) // -32 times the sum of x becomes -128
+				}
 			} else {
 				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
 			}
@@ -671,23 +725,25 @@ func (k *int256) superblock() {
 	e.p("ADDQ $%d, SI", 4*b.vecs*b.unroll)
 	e.p("DECQ R12")
 	e.p("JNZ %s_sub", k.name)
-	// BX is behind the scales now: at the minima, or Q6_K's d.
+	// BX is behind the scales now: at the minima, or d of Q6_K and Code4.
 	for off := b.scales; off < b.bytes; off += 64 {
 		k.pf("BX", off-b.scales-16*b.subs, 0)
 	}
 	k.scaleAll()
 	e.p("ADDQ $%d, DI", b.bytes-b.subs/b.unroll*b.turn)
 	e.p("ADDQ R10, DX")
-	if b.top != 63 {
+	if b.minima() {
 		e.p("LEAQ (R9)(R10*4), R9")
 	}
 }
 
 // scaleSub adds sum j of the turn, times its scale, to the superblock's.
 func (k *int256) scaleSub(j int) {
-	e, ext := k.e, "VPMOVZXBD"
-	if k.b.top == 63 {
-		ext = "VPMOVSXBD"
+	e, ext := k.e, "VPMOVSXBD"
+	if k.b.minima() {
+		ext = "VPMOVZXBD"
+	}
+	if k.hasOffset() {
 		e.p("ADDQ R10, R9")
 	}
 	for h := 0; h < 2; h++ {
@@ -709,7 +765,7 @@ func (k *int256) scaleSub(j int) {
 // scaleAll ends a superblock.
 func (k *int256) scaleAll() {
 	e := k.e
-	minima := k.b.top != 63
+	minima := k.b.minima()
 	for h := 0; h < 2; h++ {
 		dOff := 16 * h
 		if minima {
@@ -728,7 +784,11 @@ func (k *int256) scaleAll() {
 			}
 			e.p("VCVTPH2PS %d(BX), Y%d", dOff+32, w1)
 		}
-		e.p("VCVTPH2PS %d(BX), Y%d", dOff, w0)
+		if k.b.top == 127 {
+			e.p("VMOVUPS %d(BX), Y%d", 32*h, w0)
+		} else {
+			e.p("VCVTPH2PS %d(BX), Y%d", dOff, w0)
+		}
 		for r := 0; r < k.rows; r++ {
 			s, f := k.sum(r, h), t15
 			if k.inMem {
@@ -838,11 +898,15 @@ func signed256(e *gen, b *block256, rows int, loop bool, prefix string) {
 	k.end()
 }
 
-// unpack256 writes the kernel that expands groups to one byte per weight.
-func unpack256(e *gen, b *block256) {
+// unpack256 writes the kernel that expands groups to one byte per weight; bias is for Code4.
+func unpack256(e *gen, b *block256, bias bool) {
 	name := "avx2Unpack" + b.name
+	if bias {
+		name = "avxvnniUnpack" + b.name
+	}
 	e.fnFrame(name, fmt.Sprintf("expands Groups groups of %s at Src to %d bytes each at Dst.", b.name, b.unpackedBytes), 0)
 	k := newInt256(e, b, true, 0, true)
+	k.bias = bias
 	k.keep()
 	e.arg("R13")
 	k.ahead()

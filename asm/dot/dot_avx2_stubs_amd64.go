@@ -294,6 +294,41 @@ func avx2Gemm3Q6_K(a *Args)
 //go:noescape
 func avx2UnpackQ6_K(a *Args)
 
+// avx2GemvCode4 multiplies one activation row with Panels panels of Code4.
+//
+//go:noescape
+func avx2GemvCode4(a *Args)
+
+// avx2Small2Code4 multiplies 2 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func avx2Small2Code4(a *Args)
+
+// avx2Small3Code4 multiplies 3 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func avx2Small3Code4(a *Args)
+
+// avx2Gemm1Code4 multiplies one activation row with one unpacked panel of Code4.
+//
+//go:noescape
+func avx2Gemm1Code4(a *Args)
+
+// avx2Gemm2Code4 multiplies 2 activation rows with one unpacked panel of Code4.
+//
+//go:noescape
+func avx2Gemm2Code4(a *Args)
+
+// avx2Gemm3Code4 multiplies 3 activation rows with one unpacked panel of Code4.
+//
+//go:noescape
+func avx2Gemm3Code4(a *Args)
+
+// avx2UnpackCode4 expands Groups groups of Code4 at Src to 4416 bytes each at Dst.
+//
+//go:noescape
+func avx2UnpackCode4(a *Args)
+
 // avx2GemvF32 multiplies 1 activation rows with Panels panels of F32.
 //
 //go:noescape

@@ -62,7 +62,7 @@ func TestFMA32(t *testing.T) {
 	}
 }
 
-// quantum is the unsigned weight k of row r of an integer layout's group, by the words of the package comment.
+// quantum is the unsigned weight k of row r of an integer layout's group, Code4's signed one, by the words of the package comment.
 func quantum(l Layout, g []byte, r, k int) int32 {
 	b, i := k/32, k%32
 	nib := func(at int) int32 { return int32(g[at+i%16/4*64+4*r+i%4]>>(i/16*4)) & 15 }
@@ -80,6 +80,10 @@ func quantum(l Layout, g []byte, r, k int) int32 {
 			q += fifth(2048 + 64*b)
 		}
 		return q
+	case Q2_K:
+		return int32(g[k/16*64+4*r+k%4]>>(k%16/4*2)) & 3
+	case Code4:
+		return int32(codeValues[g[k/8*64+4*r+k%4]>>(k/4%2*4)&15])
 	}
 	j, t := k/16, k%16/4
 	return int32(g[192*j+t/2*64+4*r+k%4]>>(t%2*4)&15) | int32(g[192*j+128+4*r+k%4]>>(2*t)&3)<<4
@@ -97,6 +101,7 @@ type operands struct {
 	w, x           []byte
 	d, sd          []float32
 	b              []int32 // offsets, or P
+	values         []int8
 	y, acc         []float32
 	ystride        int // floats
 }
@@ -160,9 +165,12 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 	for p := range panels {
 		for g := range groups {
 			group := o.w[p*(size+o.gap)+g*l.GroupBytes():][:l.GroupBytes()]
-			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328}[l]
+			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328, Q2_K: 1280, Code4: 2304}[l]
 			for i := from; i < l.GroupBytes(); i += 2 {
 				le.PutUint16(group[i:], half())
+			}
+			for i := from; i < l.GroupBytes() && l == Code4; i += 4 {
+				le.PutUint32(group[i:], math.Float32bits(float32(rng.NormFloat64())))
 			}
 		}
 	}
@@ -190,8 +198,12 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 		o.b = testkit.Guarded[int32](t, nb*o.m)
 	case Q4_K, Q5_K:
 		o.b = testkit.Guarded[int32](t, nb*o.m*4)
-	case Q6_K:
+	case Q6_K, Q2_K, Code4:
 		o.b = testkit.Guarded[int32](t, nb*o.m*16)
+	}
+	if l == Code4 {
+		o.values = testkit.Guarded[int8](t, 16)
+		copy(o.values, codeValues[:])
 	}
 	for r := range o.m {
 		for i := range nb {
@@ -202,7 +214,7 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 				for j := range 4 {
 					o.b[(i*o.m+r)*4+j] = sum(r, 256*i+64*j, 32)&0xffff | sum(r, 256*i+64*j+32, 32)<<16
 				}
-			case Q6_K:
+			case Q6_K, Q2_K, Code4:
 				for j := range 16 {
 					o.b[(i*16+j)*o.m+r] = -32 * sum(r, 256*i+16*j, 16)
 				}
@@ -226,6 +238,9 @@ func (o *operands) args() *Args {
 		}
 		a.B = unsafe.Pointer(&o.b[b])
 	}
+	if o.values != nil {
+		a.Values = unsafe.Pointer(&o.values[0])
+	}
 	return a
 }
 
@@ -248,18 +263,32 @@ func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 		case BF16:
 			acc = fma32(bf16(le.Uint16(w[4*r:])), bf16(le.Uint16(x[4*g:])), acc)
 			acc = fma32(bf16(le.Uint16(w[4*r+2:])), bf16(le.Uint16(x[4*g+2:])), acc)
-		case Q4_K, Q5_K, Q6_K:
-			s := map[Layout]int{Q4_K: 2048, Q5_K: 2560, Q6_K: 3072}[l]
+		case Q4_K, Q5_K, Q6_K, Q2_K, Code4:
+			s := map[Layout]int{Q4_K: 2048, Q5_K: 2560, Q6_K: 3072, Q2_K: 1024, Code4: 2048}[l]
 			dx := o.d[g*o.m+m]
 			var sub float32
-			if l == Q6_K {
+			var mins int32
+			switch l {
+			case Q6_K, Code4:
 				for j := range 16 {
 					sub = fma32(float32(int8(w[s+16*j+r])), float32(isum(w, 256*g, 16*j, 16)), sub)
 				}
+				d := f16(w, s+256+2*r)
+				if l == Code4 {
+					d = math.Float32frombits(le.Uint32(w[s+256+4*r:]))
+				}
+				acc = fma32(sub, d*dx, acc)
+				continue
+			case Q2_K:
+				for j := range 16 {
+					b := w[s+16*j+r]
+					sub = fma32(float32(b&15), float32(isum(w, 256*g, 16*j, 16)), sub)
+					mins += int32(b>>4) * o.b[(g*16+j)*o.m+m]
+				}
 				acc = fma32(sub, f16(w, s+256+2*r)*dx, acc)
+				acc = fma32(float32(mins), float32(f16(w, s+288+2*r)*dx)/32, acc)
 				continue
 			}
-			var mins int32
 			for j := range 8 {
 				sub = fma32(float32(w[s+16*j+r]), float32(isum(w, 256*g, 32*j, 32)), sub)
 				mins += int32(w[s+128+32*(j/2)+2*r+j%2]) * int32(int16(o.b[(g*o.m+m)*4+j/2]>>(j%2*16)))
@@ -314,13 +343,18 @@ func TestKernels256(t *testing.T) {
 	for tier, set := range sets256(t) {
 		for l := range Layouts {
 			if k := &set.Of[l]; k.Gemv != nil {
-				t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k) })
+				bias := int32(0)
+				if l == Code4 && set == &AVXVNNI {
+					bias = 128
+				}
+				t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, bias) })
 			}
 		}
 	}
 }
 
-func testKernels256(t *testing.T, l Layout, k *Kernels) {
+// bias is what unpacked weights have been added.
+func testKernels256(t *testing.T, l Layout, k *Kernels, bias int32) {
 	rng := rand.New(rand.NewPCG(uint64(l), 256))
 	groups := []int{1, 2, 5}
 	if l <= BF16 {
@@ -352,8 +386,8 @@ func testKernels256(t *testing.T, l Layout, k *Kernels) {
 				a.Panels = 0 // not theirs to read
 				if k.Unpack != nil {
 					w := testkit.Guarded[byte](t, n*k.UnpackedBytes)
-					k.Unpack(&Args{Src: a.W, Dst: unsafe.Pointer(&w[0]), Groups: n, Pf: 8192})
-					checkUnpacked(t, l, w, o.w, k.UnpackedBytes)
+					k.Unpack(&Args{Src: a.W, Dst: unsafe.Pointer(&w[0]), Groups: n, Pf: 8192, Values: a.Values})
+					checkUnpacked(t, l, w, o.w, k.UnpackedBytes, bias)
 					a.W = unsafe.Pointer(&w[0])
 				}
 				if !t.Run("gemm/"+what, func(t *testing.T) { o.check(t, k.Gemm[rows], a, 1) }) {
@@ -364,14 +398,18 @@ func testKernels256(t *testing.T, l Layout, k *Kernels) {
 	}
 }
 
-// checkUnpacked compares unpacked groups with the packed ones.
-func checkUnpacked(t *testing.T, l Layout, got, packed []byte, size int) {
+// checkUnpacked compares unpacked groups with the packed ones. Unpacked weights of Q2_K have been multiplied by their scales.
+func checkUnpacked(t *testing.T, l Layout, got, packed []byte, size int, bias int32) {
 	t.Helper()
 	for g := range len(got) / size {
 		u, p := got[g*size:][:size], packed[g*l.GroupBytes():][:l.GroupBytes()]
 		for k := range l.GroupK() {
 			for r := range 16 {
-				if q, want := int32(u[k/4*64+4*r+k%4]), quantum(l, p, r, k); q != want {
+				want := quantum(l, p, r, k) + bias
+				if l == Q2_K {
+					want *= int32(p[1024+k/16*16+r] & 15)
+				}
+				if q := int32(u[k/4*64+4*r+k%4]); q != want&255 {
 					t.Fatalf("group %d: weight %d of row %d is unpacked as %d, want %d", g, k, r, q, want)
 				}
 			}
@@ -387,6 +425,9 @@ func TestSets256(t *testing.T) {
 	for l := range Layouts {
 		for tier, s := range map[string]*Set{"avx2": &AVX2, "avxvnni": &AVXVNNI} {
 			k := &s.Of[l]
+			if l == Q2_K { // not yet
+				continue
+			}
 			if tier == "avxvnni" && l <= BF16 {
 				if k.Gemv != nil {
 					t.Errorf("%s %v: not avx2's kernels", tier, l)

@@ -228,3 +228,38 @@ func avxvnniGemm2Q6_K(a *Args)
 //
 //go:noescape
 func avxvnniGemm3Q6_K(a *Args)
+
+// avxvnniGemvCode4 multiplies one activation row with Panels panels of Code4.
+//
+//go:noescape
+func avxvnniGemvCode4(a *Args)
+
+// avxvnniSmall2Code4 multiplies 2 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func avxvnniSmall2Code4(a *Args)
+
+// avxvnniSmall3Code4 multiplies 3 activation rows with Panels panels of Code4.
+//
+//go:noescape
+func avxvnniSmall3Code4(a *Args)
+
+// avxvnniGemm1Code4 multiplies one activation row with one unpacked panel of Code4.
+//
+//go:noescape
+func avxvnniGemm1Code4(a *Args)
+
+// avxvnniGemm2Code4 multiplies 2 activation rows with one unpacked panel of Code4.
+//
+//go:noescape
+func avxvnniGemm2Code4(a *Args)
+
+// avxvnniGemm3Code4 multiplies 3 activation rows with one unpacked panel of Code4.
+//
+//go:noescape
+func avxvnniGemm3Code4(a *Args)
+
+// avxvnniUnpackCode4 expands Groups groups of Code4 at Src to 4416 bytes each at Dst.
+//
+//go:noescape
+func avxvnniUnpackCode4(a *Args)
