@@ -16,6 +16,7 @@ func init() {
 // that, R13 the prefetch distance, DI the destination, CX counts groups.
 type packer struct {
 	vec
+	near   bool // no prefetching
 	onLoad func()
 }
 
@@ -115,10 +116,7 @@ func dotPack(wide bool) {
 					p.store(3, at(c+2)+64)
 				}
 				p.unit(128 + 32*n + 16*l)
-				p.swap(0, 2, 4, 4, 0x0f) // pairs of bits: a 4 x 4 transpose
-				p.swap(1, 3, 4, 4, 0x0f)
-				p.swap(0, 1, 4, 2, 0x33)
-				p.swap(2, 3, 4, 2, 0x33)
+				p.transposePairs()
 				for c := range 4 {
 					p.store(reg(c), at(c)+128)
 				}
@@ -133,13 +131,65 @@ func dotPack(wide bool) {
 		p.p("VPXOR X0, X0, X0")
 		p.p("VMOVDQU Y0, 3360(DI)")
 	})
+	p.kernel("Q2_K", 84, 1344, func() {
+		p.unit(0)
+		for i := range 4 {
+			p.bytes(reg(i), 1024+64*i)
+		}
+		for u := range 4 { // 16 bytes: parts of four sub-blocks, in pairs of bits
+			p.unit(16 + 16*u)
+			p.transposePairs()
+			for c := range 4 {
+				p.store(reg(c), 64*(8*(u/2)+2*c+u%2))
+			}
+		}
+		p.dword(68, 3)
+		p.lowWords(0, 1280)
+		p.highWords(0, 1312)
+	})
+	p.near = true // rows have just been written
+	p.kernel("Code4", 148, 2368, func() {
+		p.dword(0, 0)
+		p.store(0, 2304)
+		p.unit(4)
+		for i := range 4 {
+			p.bytes(reg(i), 2048+64*i)
+		}
+		for u := range 8 {
+			p.unit(20 + 16*u)
+			for i := range 4 {
+				p.octet(reg(i))
+				p.store(reg(i), 256*u+64*i)
+			}
+		}
+	})
 	p.finish()
+}
+
+// transposePairs makes bits 2i, 2i+1 of vector c of bits 2c, 2c+1 of vector i, of vectors 0..3. It uses vector 4.
+func (p *packer) transposePairs() {
+	p.swap(0, 2, 4, 4, 0x0f)
+	p.swap(1, 3, 4, 4, 0x0f)
+	p.swap(0, 1, 4, 2, 0x33)
+	p.swap(2, 3, 4, 2, 0x33)
+}
+
+// octet sorts the eight nibbles of each dword of r: nibble k goes to the low half of byte k, nibble 4+k to the high half. It
+// exchanges the middle bytes, then the middle nibbles of each word. It uses vector 4.
+func (p *packer) octet(r reg) {
+	p.o("VPSHUFB", mem{base: "packmiddle<>(SB)"}, r, r)
+	p.o("VPSRLD", "$4", r, reg(4))
+	p.bits("VPXOR", r, 4, 4)
+	p.and(packWord(5), 4, 4)
+	p.bits("VPXOR", reg(4), r, r)
+	p.o("VPSLLD", "$4", reg(4), reg(4))
+	p.bits("VPXOR", reg(4), r, r)
 }
 
 // Constants in memory: single bytes in all places, then the tables of shuffles.
 var packBytes = []uint32{0x80, 0x0f, 0x33, 0x55, 0x3f, 0x30}
 
-var packWords = []uint32{0x11111111, 0x03030303, 0x000f000f, 0x000000ff, 0x0000ffff}
+var packWords = []uint32{0x11111111, 0x03030303, 0x000f000f, 0x000000ff, 0x0000ffff, 0x00f000f0}
 
 func packConst(b uint32) mem {
 	for i, c := range packBytes {
@@ -162,6 +212,10 @@ func (v vec) constants() {
 		fmt.Fprintf(&v.s, "DATA packbytes<>+%d(SB)/8, $0x%016x\n", 8*i, [2]uint64{0x0d0905010c080400, 0x0f0b07030e0a0602}[i%2])
 	}
 	fmt.Fprintf(&v.s, "GLOBL packbytes<>(SB), RODATA|NOPTR, $64\n")
+	for i := range 8 { // bytes 0, 2, 1, 3 of each dword
+		fmt.Fprintf(&v.s, "DATA packmiddle<>+%d(SB)/8, $0x%016x\n", 8*i, [2]uint64{0x0705060403010200, 0x0f0d0e0c0b090a08}[i%2])
+	}
+	fmt.Fprintf(&v.s, "GLOBL packmiddle<>(SB), RODATA|NOPTR, $64\n")
 	lanes := 2
 	if v.wide {
 		lanes = 4
@@ -193,7 +247,7 @@ func (p *packer) kernel(name string, step, group int, body func()) {
 	body()
 	p.s.Truncate(start)
 	var ahead []string
-	for off := 0; off < step; off += 64 {
+	for off := 0; off < step && !p.near; off += 64 {
 		for j := range 4 {
 			for i := range 4 {
 				ahead = append(ahead, fmt.Sprintf("LEAQ (%s)(R13*1), AX\n\tPREFETCHT0 %s", packBase[j], packRow("AX", i, off)))

@@ -50,9 +50,10 @@ var ints512 = []*int512{
 	{name: "Q5_K", bytes: 2880, high: 2048, scales: 2560, unpacked: 4416, tail: 320, gemm: 2},
 	{name: "Q6_K", bytes: 3392, scales: 3072, sub: 192, unpacked: 4416, tail: 320, gemm: 3},
 	{name: "Code4", bytes: 2368, scales: 2048, sub: 128, unpacked: 4416, tail: 320, gemm: 4},
+	{name: "Q2_K", bytes: 1344, scales: 1024, sub: 64, unpacked: 4416, tail: 320, gemm: 5},
 }
 
-var gemms512 = []string{"vnniGemmQ8x", "vnniGemmQ8Mx", "vnniGemmQ4Kx", "vnniGemmQ6Kx", "vnniGemmCode4x"}
+var gemms512 = []string{"vnniGemmQ8x", "vnniGemmQ8Mx", "vnniGemmQ4Kx", "vnniGemmQ6Kx", "vnniGemmCode4x", "vnniGemmQ2Kx"}
 
 func dotVNNI() {
 	e := newGen("dot", "dot", "../dot/dot_vnni", "Args", dotFields)
@@ -76,6 +77,7 @@ func dotVNNI() {
 		gemmK(g, rows, "Q4K")
 		gemmK(g, rows, "Q6K")
 		gemmK(g, rows, "Code4")
+		gemmQ2K(g, rows)
 	}
 	e.table(table + "}}\n")
 	e.write()
@@ -163,10 +165,14 @@ func (k *panel512) emit() {
 
 // constants fills Z31 and Z30 with what takes weights apart; CX holds the arguments, AX and Z29 are free.
 func (l *int512) constants(e *gen) {
-	if l.name != "Q8_0" {
+	if l.name != "Q8_0" && !l.two() {
 		e.bytesIn(0x0f, 31)
 	}
 	switch {
+	case l.two():
+		e.bytesIn(0x03, 31)
+		e.p("MOVL $0x0f, AX") // of a dword
+		e.p("VPBROADCASTD AX, Z30")
 	case l.code():
 		// The values unsigned, +128: the offset is four times that of Q6_K.
 		e.ld("CX", "Values", "AX")
@@ -517,9 +523,69 @@ func unpackCode(e *gen) {
 	}
 }
 
+// unpack2 makes Z24..Z27 of the weights Z24 of Q2_K; Z31 is the mask 0x03.
+func unpack2(e *gen) {
+	for i := 1; i < 4; i++ {
+		e.p("VPSRLW $%d, Z24, Z%d", 2*i, 24+i)
+	}
+	for i := 24; i < 28; i++ {
+		e.p("VPANDD Z%d, Z31, Z%d", i, i)
+	}
+}
+
+// sub2 is sub16 for Q2_K. All its sums over a group are integers that float32 holds, so that they stay integers until its end, which
+// is as exact: a sub-block's sum is at most 16*3*127, one word, and VPDPWSSD multiplies it with the scale, a word beside a zero. Z6..
+// are the minima times the sums of activations, which are a word each after a shift by 5.
+func (k *panel512) sub2(q, x int, s, b string) {
+	e := k.e
+	for r := 0; r < k.rows; r++ {
+		e.zero(r)
+	}
+	k.fetch(q)
+	e.p("VMOVDQU64 %s, Z24", k.w(q))
+	unpack2(e)
+	for i := 0; i < 4; i++ {
+		for r := 0; r < k.rows; r++ {
+			e.p("VPDPBUSD.BCST %s, Z%d, Z%d", xrow(r, x+4*i), 24+i, r)
+		}
+	}
+	e.p("VPMOVZXBD %s, Z28", s)
+	e.p("VPSRLD $4, Z28, Z29")
+	e.p("VPANDD Z30, Z28, Z28")
+	for r := 0; r < k.rows; r++ {
+		e.p("VPSRAD.BCST $5, %d(%s), Z%d", 4*r, b, 24+r%4)
+		e.p("VPDPWSSD Z%d, Z28, Z%d", r, 18+r)
+		e.p("VPDPWSSD Z%d, Z29, Z%d", 24+r%4, 6+r)
+	}
+	e.p("ADDQ R10, %s", b)
+}
+
+// scale2 ends a group of Q2_K, d at weight byte at; R11 is free.
+func (k *panel512) scale2(at int) {
+	e := k.e
+	e.p("VCVTPH2PS %s, Z28", k.w(at))
+	e.p("VCVTPH2PS %s, Z29", k.w(at+32))
+	e.p("MOVL $0x3d000000, R11") // 1/32
+	e.p("VPBROADCASTD R11, Z25")
+	for r := 0; r < k.rows; r++ {
+		e.p("VMULPS.BCST %d(DX), Z28, Z26", 4*r)
+		e.p("VMULPS.BCST %d(DX), Z29, Z27", 4*r)
+		e.p("VMULPS Z25, Z27, Z27")
+		e.p("VCVTDQ2PS Z%d, Z%d", 18+r, 18+r)
+		e.p("VPSLLD $5, Z%d, Z%d", 6+r, 6+r)
+		e.p("VCVTDQ2PS Z%d, Z%d", 6+r, 6+r)
+		e.p("VFMADD231PS Z26, Z%d, Z%d", 18+r, k.acc+r)
+		e.p("VFMADD231PS Z27, Z%d, Z%d", 6+r, k.acc+r)
+	}
+}
+
 // sub16 adds a sub-block of 16 K to Z18..: weights at q, activations at x, scale at address s; b is the register of its offsets.
 func (k *panel512) sub16(q, x int, s, b string) {
 	e, l := k.e, k.l
+	if l.two() {
+		k.sub2(q, x, s, b)
+		return
+	}
 	for r := 0; r < k.rows; r++ {
 		if l.code() {
 			e.p("VPSLLD.BCST $2, %d(%s), Z%d", 4*r, b, r)
@@ -550,13 +616,17 @@ func (k *panel512) sub16(q, x int, s, b string) {
 	}
 }
 
-// scale16 ends a group; d at address w.
-func (k *panel512) scale16(w string) {
+// scale16 ends a group; d at weight byte at.
+func (k *panel512) scale16(at int) {
 	e := k.e
-	if k.l.code() {
-		e.p("VMOVUPS %s, Z28", w)
-	} else {
-		e.p("VCVTPH2PS %s, Z28", w)
+	switch {
+	case k.l.two():
+		k.scale2(at)
+		return
+	case k.l.code():
+		e.p("VMOVUPS %s, Z28", k.w(at))
+	default:
+		e.p("VCVTPH2PS %s, Z28", k.w(at))
 	}
 	for r := 0; r < k.rows; r++ {
 		e.p("VMULPS.BCST %d(DX), Z28, Z29", 4*r)
@@ -564,10 +634,20 @@ func (k *panel512) scale16(w string) {
 	}
 }
 
+// zero16 starts the sums over a group.
+func (k *panel512) zero16() {
+	for r := 0; r < k.rows; r++ {
+		k.e.zero(18 + r)
+		if k.l.two() {
+			k.e.zero(6 + r)
+		}
+	}
+}
+
 // sixteens is a group with sub-blocks of 16, one row, unrolled; R8 walks the offsets.
 func (k *panel512) sixteens() {
 	e, l := k.e, k.l
-	e.zero(18)
+	k.zero16()
 	e.p("MOVQ R9, R8")
 	for j := 0; j < 16; j++ {
 		k.sub16(l.sub*j, 16*j, k.w(l.scales+16*j), "R8")
@@ -575,15 +655,13 @@ func (k *panel512) sixteens() {
 	for off := l.scales; off < l.bytes; off += 64 {
 		k.fetch(off)
 	}
-	k.scale16(k.w(l.scales + 256))
+	k.scale16(l.scales + 256)
 }
 
 // sixteensLoop is sixteens for several rows, a loop over sub-blocks: R13 scales.
 func (k *panel512) sixteensLoop() {
 	e, l := k.e, k.l
-	for r := 0; r < k.rows; r++ {
-		e.zero(18 + r)
-	}
+	k.zero16()
 	for off := l.scales; off < l.bytes; off += 64 {
 		k.fetch(off)
 	}
@@ -599,7 +677,7 @@ func (k *panel512) sixteensLoop() {
 	}
 	e.p("DECQ R11")
 	e.p("JNZ %s_sub", k.name)
-	k.scale16("256(DI)")
+	k.scale16(256)
 }
 
 // Micro-kernels: 2 panels x rows. Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or a K-quant's sums over a group,
@@ -872,6 +950,79 @@ func gemmK(e *gen, rows int, of string) {
 	tileEnd(e, name, rows, true)
 }
 
+// gemmQ2K is the micro-kernel of unpacked Q2_K: 64 vectors of bytes, weights times the scales of their sub-blocks (at most 45), so
+// that one integer sum runs through a group; 8 x 16 x 2 bytes of minima; d, dmin. At 16(SP), for each pair of sub-blocks, the pairs
+// of sums of 16 activations of eight rows, as words, which are made of the 32-bit offsets.
+func gemmQ2K(e *gen, rows int) {
+	name := fmt.Sprintf("vnniGemmQ2Kx%d", rows)
+	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of Q2_K.", rows), 16+8*32)
+	e.p("MOVL $%d, AX", 1<<rows-1)
+	e.p("KMOVW AX, K1")
+	tile512(e, name, rows, "B", false)
+	for t := 0; t < 8; t++ {
+		for i, addr := range []string{"(R9)", "(R9)(R10*1)"} {
+			e.p("VMOVDQU32.Z %s, K1, Y%d", addr, i)
+			e.p("PREFETCHT0 %d%s", 8*rows-4, addr) // those of the next tile
+		}
+		e.p("VPSRLD $5, Y0, Y0")
+		e.p("VPSLLD $11, Y1, Y1")
+		e.p("VPBLENDW $0xaa, Y1, Y0, Y0")
+		e.p("VMOVDQU Y0, %d(SP)", 16+32*t)
+		e.p("LEAQ (R9)(R10*2), R9")
+	}
+	zero := func() {
+		for i := 0; i < 2*rows; i++ {
+			e.zero(i)
+		}
+	}
+	zero()
+	e.p("MOVL $8, R12")
+	e.lab(name + "_sub")
+	fetchRows(e, rows, true, nil)
+	dots512(e, rows, 8, 0, 0)
+	e.p("ADDQ $512, DI")
+	e.p("ADDQ $32, SI")
+	e.p("ADDQ $32, R8")
+	e.p("DECQ R12")
+	e.p("JNZ %s_sub", name)
+	// DI is now at the scales. Z24 has 1/32.
+	scale := func(off int) {
+		e.p("VCVTPH2PS %d(DI), Z28", off)
+		e.p("VCVTPH2PS %d(DI)(R11*1), Z29", off)
+		for r := 0; r < rows; r++ {
+			e.p("VBROADCASTSS %d(DX), Z%d", 4*r, 26+r%2)
+			for k := 0; k < 2; k++ {
+				i := 2*r + k
+				e.p("VMULPS Z%d, Z%d, Z%d", 26+r%2, 28+k, 30+k)
+				if off == 288 {
+					e.p("VMULPS Z24, Z%d, Z%d", 30+k, 30+k)
+					e.p("VPSLLD $5, Z%d, Z%d", i, i)
+				}
+				e.p("VCVTDQ2PS Z%d, Z%d", i, i)
+				e.p("VFMADD231PS Z%d, Z%d, Z%d", 30+k, i, 12+i)
+			}
+		}
+	}
+	scale(256)
+	zero()
+	for t := 0; t < 8; t++ {
+		e.p("VPMOVZXBW %d(DI), Z24", 32*t)
+		e.p("VPMOVZXBW %d(DI)(R11*1), Z25", 32*t)
+		for r := 0; r < rows; r++ {
+			e.p("VPBROADCASTD %d(SP), Z%d", 16+32*t+4*r, 26+r%2)
+			e.p("VPDPWSSD Z%d, Z24, Z%d", 26+r%2, 2*r)
+			e.p("VPDPWSSD Z%d, Z25, Z%d", 26+r%2, 2*r+1)
+		}
+	}
+	e.p("MOVL $0x3d000000, R12")
+	e.p("VPBROADCASTD R12, Z24")
+	scale(288)
+	fetchRows(e, rows, false, map[string]int{"DX": 4})
+	e.p("ADDQ R10, DX")
+	e.p("ADDQ $320, DI")
+	tileEnd(e, name, rows, false)
+}
+
 // subK adds the integer sums of a sub-block, times its scales at BX, to the sums of the group. In float: VCVTDQ2PS and VFMADD231PS
 // cost no more than VPMULLD and VPADDD.
 func subK(e *gen, rows int, extend string, off int) {
@@ -908,6 +1059,30 @@ func unpack512(e *gen, l *int512) {
 	}
 	scales := l.scales
 	switch {
+	case l.two():
+		for j := 0; j < 16; j++ {
+			e.p("VMOVDQU64 %d(DI), Z24", 64*j)
+			unpack2(e)
+			e.p("VPMOVZXBD %d(DI), Z28", l.scales+16*j)
+			e.p("VPANDD Z30, Z28, Z28")
+			e.p("VPSLLD $16, Z28, Z29")
+			e.p("VPORD Z29, Z28, Z28")
+			for i := 0; i < 4; i++ {
+				e.p("VPMULLW Z28, Z%d, Z%d", 24+i, 24+i) // neighbours stay apart: products are at most 45
+				e.p("VMOVDQU64 Z%d, %d(SI)", 24+i, 256*j+64*i)
+			}
+		}
+		for t := 0; t < 8; t++ {
+			e.p("VPMOVZXBW %d(DI), Y24", l.scales+32*t)
+			e.p("VPMOVZXBW %d(DI), Y25", l.scales+32*t+16)
+			e.p("VPSRLW $4, Y24, Y24")
+			e.p("VPSRLW $4, Y25, Y25")
+			e.p("VPSLLW $8, Y25, Y25")
+			e.p("VPORD Y25, Y24, Y24")
+			e.p("VMOVDQU64 Y24, %d(SI)", 4096+32*t)
+		}
+		e.p("VMOVDQU64 %d(DI), Z24", l.scales+256)
+		e.p("VMOVDQU64 Z24, %d(SI)", 4096+256)
 	case l.sub != 0:
 		for j := 0; j < 16; j++ {
 			for i := 0; i < l.sub/64; i++ {
@@ -953,7 +1128,7 @@ func unpack512(e *gen, l *int512) {
 			}
 		}
 	}
-	for off := 0; off < l.tail; off += 64 {
+	for off := 0; off < l.tail && !l.two(); off += 64 {
 		e.p("VMOVDQU64 %d(DI), Z24", scales+off)
 		e.p("VMOVDQU64 Z24, %d(SI)", l.unpacked-l.tail+off)
 	}

@@ -44,6 +44,11 @@ func vnniUnpackQ6_K(a *Args)
 //go:noescape
 func vnniUnpackCode4(a *Args)
 
+// vnniUnpackQ2_K unpacks Groups groups of Q2_K to groups of 4416 bytes.
+//
+//go:noescape
+func vnniUnpackQ2_K(a *Args)
+
 // vnniGemmQ8x1 multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -68,6 +73,11 @@ func vnniGemmQ6Kx1(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x1(a *Args)
+
+// vnniGemmQ2Kx1 multiplies 1 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx1(a *Args)
 
 // vnniGemmQ8x2 multiplies 2 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
@@ -94,6 +104,11 @@ func vnniGemmQ6Kx2(a *Args)
 //go:noescape
 func vnniGemmCode4x2(a *Args)
 
+// vnniGemmQ2Kx2 multiplies 2 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx2(a *Args)
+
 // vnniGemmQ8x3 multiplies 3 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -118,6 +133,11 @@ func vnniGemmQ6Kx3(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x3(a *Args)
+
+// vnniGemmQ2Kx3 multiplies 3 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx3(a *Args)
 
 // vnniGemmQ8x4 multiplies 4 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
@@ -144,6 +164,11 @@ func vnniGemmQ6Kx4(a *Args)
 //go:noescape
 func vnniGemmCode4x4(a *Args)
 
+// vnniGemmQ2Kx4 multiplies 4 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx4(a *Args)
+
 // vnniGemmQ8x5 multiplies 5 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -169,6 +194,11 @@ func vnniGemmQ6Kx5(a *Args)
 //go:noescape
 func vnniGemmCode4x5(a *Args)
 
+// vnniGemmQ2Kx5 multiplies 5 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx5(a *Args)
+
 // vnniGemmQ8x6 multiplies 6 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -193,3 +223,8 @@ func vnniGemmQ6Kx6(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x6(a *Args)
+
+// vnniGemmQ2Kx6 multiplies 6 activation rows with two unpacked panels of Q2_K.
+//
+//go:noescape
+func vnniGemmQ2Kx6(a *Args)

@@ -274,6 +274,36 @@ func vnniSmallCode4x5(a *Args)
 //go:noescape
 func vnniSmallCode4x6(a *Args)
 
+// vnniGemvQ2_K multiplies one activation row with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniGemvQ2_K(a *Args)
+
+// vnniSmallQ2_Kx2 multiplies 2 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniSmallQ2_Kx2(a *Args)
+
+// vnniSmallQ2_Kx3 multiplies 3 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniSmallQ2_Kx3(a *Args)
+
+// vnniSmallQ2_Kx4 multiplies 4 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniSmallQ2_Kx4(a *Args)
+
+// vnniSmallQ2_Kx5 multiplies 5 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniSmallQ2_Kx5(a *Args)
+
+// vnniSmallQ2_Kx6 multiplies 6 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func vnniSmallQ2_Kx6(a *Args)
+
 // VNNI is the set of kernels that need AVX-512 VNNI.
 var VNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: vnniGemvQ8_0,
@@ -303,4 +333,7 @@ var VNNI = Set{Of: [Layouts]Kernels{
 	Code4: {Gemv: vnniGemvCode4,
 		Small: []func(*Args){nil, nil, vnniSmallCode4x2, vnniSmallCode4x3, vnniSmallCode4x4, vnniSmallCode4x5, vnniSmallCode4x6},
 		Gemm:  []func(*Args){nil, vnniGemmCode4x1, vnniGemmCode4x2, vnniGemmCode4x3, vnniGemmCode4x4, vnniGemmCode4x5, vnniGemmCode4x6}, Tile: 2, Sliced: true, Unpack: vnniUnpackCode4, UnpackedBytes: 4416, Few: 48, Folds: true},
+	Q2_K: {Gemv: vnniGemvQ2_K,
+		Small: []func(*Args){nil, nil, vnniSmallQ2_Kx2, vnniSmallQ2_Kx3, vnniSmallQ2_Kx4, vnniSmallQ2_Kx5, vnniSmallQ2_Kx6},
+		Gemm:  []func(*Args){nil, vnniGemmQ2Kx1, vnniGemmQ2Kx2, vnniGemmQ2Kx3, vnniGemmQ2Kx4, vnniGemmQ2Kx5, vnniGemmQ2Kx6}, Tile: 2, Sliced: true, Unpack: vnniUnpackQ2_K, UnpackedBytes: 4416, Few: 48, Folds: true},
 }}

@@ -37,7 +37,8 @@ type call16 struct {
 	x               []int8
 	d, bias, y, acc []float32
 	n32             []int32
-	ystride         int // floats
+	ystride         int       // floats
+	sub, mins       []float32 // what sums finds
 }
 
 func newCall16(t testing.TB, rng *rand.Rand, l Layout, rows, panels, slices, groups int, pattern string) *call16 {
@@ -112,6 +113,7 @@ func newCall16(t testing.TB, rng *rand.Rand, l Layout, rows, panels, slices, gro
 	for i := range c.bias {
 		c.bias[i] = float32(rng.NormFloat64())
 	}
+	c.sums()
 	return c
 }
 
@@ -123,34 +125,57 @@ func (c *call16) args() *Args {
 		Src: unsafe.Pointer(&c.x[0]), Values: unsafe.Pointer(&c.values[0])}
 }
 
-// chain is slice s of output r of panel p for activation row m, started at acc: the order of arithmetic of the package comment, fused.
+// sums are, for all panels, groups, activation rows and weight rows, in this order, the sum over the sub-blocks in the fused order of the
+// package comment, and Q2_K's of the minima.
+func (c *call16) sums() {
+	at, k := layouts16[c.l], len(c.x)/c.m
+	for p := range c.panels {
+		for g := range c.slices * c.groups {
+			w := c.w[p*c.far+g*c.l.GroupBytes():][:c.l.GroupBytes()]
+			var q [16][256]int32
+			for r := range q {
+				for k := range q[r] {
+					q[r][k] = weight16(c.l, w, (*[16]int8)(c.values), r, k)
+				}
+			}
+			for m := c.m0; m < c.m0+c.rows; m++ {
+				x := c.x[m*k+256*g:][:256]
+				for r := range q {
+					var sub float32
+					var mins int64
+					for j := range 16 {
+						var isum int32
+						for i, q := range q[r][16*j:][:16] {
+							isum += q * int32(x[16*j+i])
+						}
+						sc := w[at.scales+16*j+r]
+						if c.l == Code4 {
+							sub = fma32(float32(int8(sc)), float32(isum), sub)
+							continue
+						}
+						sub = fma32(float32(sc&15), float32(isum), sub)
+						mins += int64(sc>>4) * int64(c.n32[(16*g+j)*c.m+m])
+					}
+					c.sub, c.mins = append(c.sub, sub), append(c.mins, float32(mins))
+				}
+			}
+		}
+	}
+}
+
+// chain is slice s of output r of panel p for activation row m, started at acc.
 func (c *call16) chain(p, s, m, r int, acc float32) float32 {
-	at := layouts16[c.l]
+	d := layouts16[c.l].d
 	for g := s * c.groups; g < (s+1)*c.groups; g++ {
 		w := c.w[p*c.far+g*c.l.GroupBytes():]
-		x := c.x[(c.m0+m)*len(c.x)/c.m+256*g:]
+		i := ((p*c.slices*c.groups+g)*c.rows+m)*16 + r
 		dx := c.d[g*c.m+c.m0+m]
-		var sub float32
-		var mins int64
-		for j := range 16 {
-			var isum int32
-			for k := 16 * j; k < 16*j+16; k++ {
-				isum += weight16(c.l, w, (*[16]int8)(c.values), r, k) * int32(x[k])
-			}
-			sc := w[at.scales+16*j+r]
-			if c.l == Code4 {
-				sub = fma32(float32(int8(sc)), float32(isum), sub)
-				continue
-			}
-			sub = fma32(float32(sc&15), float32(isum), sub)
-			mins += int64(sc>>4) * int64(c.n32[(16*g+j)*c.m+c.m0+m])
-		}
 		if c.l == Code4 {
-			acc = fma32(sub, math.Float32frombits(le.Uint32(w[at.d+4*r:]))*dx, acc)
+			acc = fma32(c.sub[i], math.Float32frombits(le.Uint32(w[d+4*r:]))*dx, acc)
 			continue
 		}
-		acc = fma32(sub, half(le.Uint16(w[at.d+2*r:]))*dx, acc)
-		acc = fma32(float32(mins), float32(half(le.Uint16(w[at.d+32+2*r:]))*dx)/32, acc)
+		acc = fma32(c.sub[i], half(le.Uint16(w[d+2*r:]))*dx, acc)
+		acc = fma32(c.mins[i], float32(half(le.Uint16(w[d+32+2*r:]))*dx)/32, acc)
 	}
 	return acc
 }
@@ -182,7 +207,7 @@ func TestKernels16(t *testing.T) {
 	if err := isa.Check(isa.VNNI, isa.Detect()); err != nil {
 		t.Skip(err)
 	}
-	for _, l := range []Layout{Code4} {
+	for l := range layouts16 {
 		k := &VNNI.Of[l]
 		if k.Gemv == nil || len(k.Small) != 7 || len(k.Gemm) != 7 || k.Tile != 2 || k.Unpack == nil || !k.Sliced || !k.Folds {
 			t.Errorf("%v: %d small, %d gemm kernels", l, len(k.Small), len(k.Gemm))

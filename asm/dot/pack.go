@@ -20,7 +20,7 @@ const (
 // Pack writes one panel of k elements along K (k a multiple of the source block) from source rows: row(r) is the bytes of row r,
 // 0 <= r < rows, blocks as in GGUF files, or nil for a row of zeros. Rows from rows on are zeros too. dst is PanelBytes(k) long.
 //
-// Assembly takes the whole groups of panels that miss no row, if the rows lie at equal distances; Go does the rest, and Q2_K and Code4.
+// Assembly takes the whole groups of panels that miss no row, if the rows lie at equal distances; Go does the rest.
 func (l Layout) Pack(with Packer, dst []byte, k, rows int, row func(r int) []byte) {
 	g := &geometries[l]
 	dst = dst[:l.PanelBytes(k)]
@@ -36,7 +36,7 @@ func (l Layout) Pack(with Packer, dst []byte, k, rows int, row func(r int) []byt
 			full = false
 		}
 	}
-	if full && with != PackGo && l < Q2_K {
+	if full && with != PackGo {
 		if done = l.packGroups(with, dst, src[:rows]); done == size && k%g.kn == 0 {
 			return
 		}

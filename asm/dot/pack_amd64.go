@@ -26,6 +26,10 @@ func packASM(with Packer, l Layout, a *packArgs) {
 			avx512PackQ5_K(a)
 		case Q6_K:
 			avx512PackQ6_K(a)
+		case Q2_K:
+			avx512PackQ2_K(a)
+		case Code4:
+			avx512PackCode4(a)
 		}
 		return
 	}
@@ -50,5 +54,9 @@ func packASM(with Packer, l Layout, a *packArgs) {
 		avx2PackQ5_K(a)
 	case Q6_K:
 		avx2PackQ6_K(a)
+	case Q2_K:
+		avx2PackQ2_K(a)
+	case Code4:
+		avx2PackCode4(a)
 	}
 }

@@ -53,3 +53,13 @@ func avx2PackQ5_K(a *packArgs)
 //
 //go:noescape
 func avx2PackQ6_K(a *packArgs)
+
+// avx2PackQ2_K packs Groups x 84 bytes of 16 rows to Groups x 1344 bytes.
+//
+//go:noescape
+func avx2PackQ2_K(a *packArgs)
+
+// avx2PackCode4 packs Groups x 148 bytes of 16 rows to Groups x 2368 bytes.
+//
+//go:noescape
+func avx2PackCode4(a *packArgs)
