@@ -10,7 +10,9 @@ import "fmt"
 // accumulators per row, three rows fill the register file; where the integers need more, the floats lie in Acc. Weights of 4, 5 and
 // 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Q8_0 without VNNI
 // has a kernel of its own, signed256. Code4's weights are looked up in a table that stays in a register: with VNNI they are biased by
-// 128, as Q8_0's, and so are the unpacked ones; without it they are signed in both places.
+// 128, as Q8_0's, and so are the unpacked ones; without it they are signed in both places. Q2_K's sum over a superblock is less than 2^24:
+// it is added up in integers, which float32 holds as exactly as the chain that the package prescribes, and unpacking multiplies the weights
+// by their scales (at most 45).
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
 // R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf; on the
@@ -75,13 +77,24 @@ func consts256(e *gen) {
 		name string
 		v    uint64
 	}{
-		{"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030}, {"c80", 0x8080808080808080},
+		{"c03", 0x0303030303030303}, {"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030}, {"c80", 0x8080808080808080},
 		{"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
+		{"c3d000000", 0x3d0000003d000000}, // 1/32
 	} {
 		for i := 0; i < 4; i++ {
 			fmt.Fprintf(&e.s, "DATA %s<>+%d(SB)/8, $%#x\n", c.name, 8*i, c.v)
 		}
 		fmt.Fprintf(&e.s, "GLOBL %s<>(SB), RODATA|NOPTR, $32\n", c.name)
+	}
+	// Shuffles that take bytes 8h..8h+7 of 16 to the low byte of 32-bit words, or of both their halves.
+	for h := 0; h < 2; h++ {
+		for n, name := range []string{"once", "twice"} {
+			for i := 8 * h; i < 8*h+8; i++ {
+				v := []int{0x80808000 | i, 0x80008000 | i<<16 | i}[n]
+				fmt.Fprintf(&e.s, "DATA %s%d<>+%d(SB)/4, $%#x\n", name, h, 4*(i%8), v)
+			}
+			fmt.Fprintf(&e.s, "GLOBL %s%d<>(SB), RODATA|NOPTR, $32\n", name, h)
+		}
 	}
 }
 
@@ -91,19 +104,20 @@ type block256 struct {
 	name                string
 	bytes               int // of a group
 	subs, vecs, unroll  int
-	top                 int                                // largest weight: 15, 31, 63; 127: signed, with VNNI +128; 255: +128
+	top                 int                                // largest weight: 3, 15, 31, 63; 127: signed, with VNNI +128; 255: +128
 	turn                int                                // bytes of vectors per turn of the inner loop
 	fifth               int                                // Q5_K: place of the fifth bits
 	d, m                int                                // blocks of 32: places of d and m (0: none)
 	scales              int                                // K-quants: place of scales; d lies behind them (top 127: as float32)
 	vec                 func(k *int256, j, i, h, w, t int) // weights of vector i of sum j, half h, to register w; t is free
 	unpackedBytes, tail int                                // form after unpacking: its size; bytes of scales
+	flat                bool                               // unpacked Q2_K: one sum over the group, scales are in the weights
 }
 
 func (b *block256) k() bool { return b.scales != 0 }
 
-// minima: a K-quant whose scales are unsigned and followed by minima.
-func (b *block256) minima() bool { return b.k() && b.top < 63 }
+// minima: a K-quant whose scales are followed by minima.
+func (b *block256) minima() bool { return b.k() && (b.top == 15 || b.top == 31) }
 
 var blocks256 = []*block256{
 	{name: "Q8_0", bytes: 1088, subs: 2, vecs: 8, unroll: 2, top: 255, d: 1024, vec: plain256},
@@ -114,6 +128,7 @@ var blocks256 = []*block256{
 	{name: "Q4_K", bytes: 2368, subs: 8, vecs: 8, unroll: 2, top: 15, turn: 512, scales: 2048, vec: nibK, unpackedBytes: 4416, tail: 320},
 	{name: "Q5_K", bytes: 2880, subs: 8, vecs: 8, unroll: 2, top: 31, turn: 512, fifth: 2048, scales: 2560, vec: fiveK, unpackedBytes: 4416, tail: 320},
 	{name: "Q6_K", bytes: 3392, subs: 16, vecs: 4, unroll: 2, top: 63, turn: 384, scales: 3072, vec: six, unpackedBytes: 4416, tail: 320},
+	{name: "Q2_K", bytes: 1344, subs: 16, vecs: 4, unroll: 2, top: 3, turn: 128, scales: 1024, vec: two, unpackedBytes: 4416, tail: 320},
 	{name: "Code4", bytes: 2368, subs: 16, vecs: 4, unroll: 2, top: 127, turn: 256, scales: 2048, vec: code, unpackedBytes: 4416, tail: 320},
 }
 
@@ -122,7 +137,7 @@ func (b *block256) unpacked() *block256 {
 	u := *b
 	u.bytes, u.vec, u.fifth = b.unpackedBytes, plain256, 0
 	if b.k() {
-		u.scales, u.turn = 4096, 64*b.vecs*b.unroll
+		u.scales, u.turn, u.flat = 4096, 64*b.vecs*b.unroll, b.top == 3
 		return &u
 	}
 	u.d = 1024
@@ -219,6 +234,24 @@ func six(k *int256, j, i, h, w, t int) {
 	k.bits("DI", 192*j+128, h, 4-2*i, i == 0, "c30", w, t)
 }
 
+func two(k *int256, j, i, h, w, _ int) {
+	if i == 0 {
+		k.pf("DI", 64*j, h)
+	}
+	src := w
+	if k.high != nil {
+		src = k.high[h]
+	}
+	if src == w || i == 0 {
+		k.e.p("VMOVDQU %d(DI), Y%d", 64*j+32*h, src)
+	}
+	if i > 0 {
+		k.e.p("VPSRLW $%d, Y%d, Y%d", 2*i, src, w)
+		src = w
+	}
+	k.e.p("VPAND %s, Y%d, Y%d", k.c["c03"], src, w)
+}
+
 func code(k *int256, j, i, h, w, _ int) {
 	off := 128*j + i/2*64
 	if i%2 == 0 {
@@ -263,12 +296,12 @@ func (k *int256) subAt(r, h int) string { return fmt.Sprintf("%d(R8)", 512+64*r+
 
 func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 	k := &int256{e: e, b: b, vnni: vnni, bias: vnni, rows: rows, loop: loop, c: map[string]string{}}
-	for _, n := range []string{"c0f", "c10", "c30", "c0001"} {
+	for _, n := range []string{"c03", "c0f", "c10", "c30", "c0001"} {
 		k.c[n] = n + "<>(SB)"
 	}
 	k.inMem = !vnni && (rows > 1 && b.top == 31 || b.top == 63 || rows > 2 && b.top == 127) // they need more sums or temporaries
 	first := 4 * rows
-	if k.inMem {
+	if k.inMem || b.flat {
 		first = 2 * rows
 	}
 	for r := first; r < w0; r++ {
@@ -280,7 +313,7 @@ func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
 		k.free = append(k.free, t15)
 	case b.top == 31:
 		extra = 2 * rows
-	case b.top == 63:
+	case b.top == 63 || b.flat:
 		extra = 4
 	case b.top == 127:
 		extra = 2
@@ -309,7 +342,10 @@ func (k *int256) keep() {
 			k.e.p("VPXOR c80<>(SB), Y%d, Y%d", k.table, k.table)
 		}
 	}
-	if packed {
+	switch {
+	case packed && k.b.top == 3:
+		want = append(want, "c03", "c0f")
+	case packed:
 		want = append(want, "c0f")
 	}
 	switch {
@@ -318,7 +354,7 @@ func (k *int256) keep() {
 	case packed && k.b.top == 63:
 		want = append(want, "c30")
 	}
-	if !k.vnni {
+	if !k.vnni && !(packed && k.b.top == 3) {
 		want = append(want, "c0001")
 	}
 	for _, n := range want {
@@ -328,7 +364,7 @@ func (k *int256) keep() {
 			k.c[n] = fmt.Sprintf("Y%d", r)
 		}
 	}
-	if packed && (k.b.top == 31 || k.b.top == 63) && len(k.free) > 1 {
+	if packed && (k.b.top == 3 || k.b.top == 31 || k.b.top == 63) && len(k.free) > 1 {
 		k.high = []int{k.take(), k.take()}
 	}
 }
@@ -509,10 +545,11 @@ func (k *int256) finish() {
 
 // hasOffset: the sums start at an offset from B.
 func (k *int256) hasOffset() bool {
-	return k.b.m == 0 && !k.b.minima() && (k.vnni || k.b.top != 127)
+	return k.b.m == 0 && !k.b.minima() && k.b.top != 3 && (k.vnni || k.b.top != 127)
 }
 
-// dots leaves integer sum j (of the turn) in the sum registers.
+// dots leaves integer sum j (of the turn) in the sum registers: Q2_K's, without VNNI, as two words. If there is one sum over the group
+// it is added to it.
 func (k *int256) dots(j int) {
 	e, b := k.e, k.b
 	x := func(r, i, reg int) { e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*(b.vecs*j+i)), reg) }
@@ -531,7 +568,7 @@ func (k *int256) dots(j int) {
 	case k.vnni:
 		k.vnniDots(j, x)
 		return
-	case b.top == 15: // 8 * 2*15*127 < 2^15: a block's words can be added as words
+	case b.top == 15 || b.top == 3 && !b.flat: // 8 * 2*15*127 < 2^15: a block's words can be added as words
 		for i := 0; i < b.vecs; i++ {
 			b.vec(k, j, i, 0, w0, tmp)
 			b.vec(k, j, i, 1, w1, tmp)
@@ -541,7 +578,9 @@ func (k *int256) dots(j int) {
 				words(i == 0, tmp, w1, k.sum(r, 1), tmp)
 			}
 		}
-		k.each(func(r, h int) { ones(k.sum(r, h), k.sum(r, h)) })
+		if b.top == 15 {
+			k.each(func(r, h int) { ones(k.sum(r, h), k.sum(r, h)) })
+		}
 	case b.top == 31: // 4 * 2*31*127 < 2^15: four words can be added
 		high := k.extra
 		for i := 0; i < b.vecs; i++ {
@@ -584,7 +623,7 @@ func (k *int256) dots(j int) {
 				}
 			}
 		}
-	case b.top == 63: // 2 * 2*63*127 < 2^15: two words can be added
+	case b.top == 63 || b.flat: // 2 * 2*63*127 < 2^15: two words can be added
 		v0, v1, t := k.extra[0], k.extra[1], k.extra[2:]
 		for i := 0; i < b.vecs; i += 2 {
 			b.vec(k, j, i, 0, w0, tmp)
@@ -601,7 +640,7 @@ func (k *int256) dots(j int) {
 				e.p("VPADDW Y%d, Y%d, Y%d", t[1], t[0], t[0])
 				e.p("VPADDW Y%d, Y%d, Y%d", t15, tmp, tmp)
 				for h, w := range []int{t[0], tmp} {
-					if s := k.sum(r, h); i == 0 {
+					if s := k.sum(r, h); i == 0 && !b.flat {
 						ones(w, s)
 					} else {
 						ones(w, w)
@@ -621,42 +660,61 @@ func (k *int256) dots(j int) {
 	}
 }
 
-// vnniDots is dots with VPDPBUSD. One and two rows take several sets of sums in turn, lest its latency shows.
+// ways is how many sets of sums VPDPBUSD adds to in turn, lest its latency shows with few rows; way is a register of one of them.
+func (k *int256) ways() int { return min(1+len(k.free)/(2*k.rows), 4) }
+
+func (k *int256) way(way, r, h int) int {
+	if way == 0 {
+		return k.sum(r, h)
+	}
+	return k.free[2*k.rows*(way-1)+2*r+h]
+}
+
+// vnniDots is dots with VPDPBUSD.
 func (k *int256) vnniDots(j int, x func(r, i, reg int)) {
 	e, b := k.e, k.b
-	ways := min(1+len(k.free)/(2*k.rows), 4)
-	sum := func(way, r, h int) int {
-		if way == 0 {
-			return k.sum(r, h)
-		}
-		return k.free[2*k.rows*(way-1)+2*r+h]
-	}
-	for way := 0; way < ways; way++ {
-		k.each(func(r, h int) {
-			if s := sum(way, r, h); way == 0 && k.hasOffset() {
-				e.p("VPBROADCASTD %d(R9), Y%d", 4*r, s)
-				if b.top == 127 {
-					e.p("VPSLLD $2, Y%d, Y%d", s, s) // -32 times the sum of x becomes -128
-				}
-			} else {
-				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
-			}
-		})
+	if !b.flat {
+		k.vnniZero()
 	}
 	for i := 0; i < b.vecs; i++ {
 		b.vec(k, j, i, 0, w0, tmp)
 		b.vec(k, j, i, 1, w1, tmp)
 		for r := 0; r < k.rows; r++ {
 			x(r, i, tmp)
-			e.vnniVex(tmp, w0, sum(i%ways, r, 0))
-			e.vnniVex(tmp, w1, sum(i%ways, r, 1))
+			e.vnniVex(tmp, w0, k.way(i%k.ways(), r, 0))
+			e.vnniVex(tmp, w1, k.way(i%k.ways(), r, 1))
 		}
 	}
-	for n := ways; n > 1; n = (n + 1) / 2 {
+	if !b.flat {
+		k.vnniFold()
+	}
+}
+
+// vnniZero starts all ways at zero, the first one at the offset if there is one.
+func (k *int256) vnniZero() {
+	e := k.e
+	for way := 0; way < k.ways(); way++ {
+		k.each(func(r, h int) {
+			s := k.way(way, r, h)
+			if way > 0 || !k.hasOffset() {
+				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
+				return
+			}
+			e.p("VPBROADCASTD %d(R9), Y%d", 4*r, s)
+			if k.b.top == 127 {
+				e.p("VPSLLD $2, Y%d, Y%d", s, s) // -32 times the sum of x becomes -128
+			}
+		})
+	}
+}
+
+// vnniFold adds the ways up.
+func (k *int256) vnniFold() {
+	for n := k.ways(); n > 1; n = (n + 1) / 2 {
 		for way := (n + 1) / 2; way < n; way++ {
 			k.each(func(r, h int) {
-				s := sum(way-(n+1)/2, r, h)
-				e.p("VPADDD Y%d, Y%d, Y%d", sum(way, r, h), s, s)
+				s := k.way(way-(n+1)/2, r, h)
+				k.e.p("VPADDD Y%d, Y%d, Y%d", k.way(way, r, h), s, s)
 			})
 		}
 	}
@@ -698,13 +756,18 @@ func (k *int256) scale32(j int) {
 }
 
 // superblock: sub = fma(float(sc_j), float(isum_j), sub) for each j; acc = fma(sub, d*dx, acc); with minima
-// acc = fnma(float(sum of m_j*s_j), dmin*dx, acc).
+// acc = fnma(float(sum of m_j*s_j), dmin*dx, acc). Q2_K: see minima2.
 func (k *int256) superblock() {
 	e, b := k.e, k.b
-	if k.inMem {
+	switch {
+	case b.flat && k.vnni:
+		k.vnniZero()
+	case b.flat:
+		k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.sum(r, h), k.sum(r, h), k.sum(r, h)) })
+	case k.inMem:
 		e.p("VPXOR Y%d, Y%d, Y%d", tmp, tmp, tmp)
 		k.each(func(r, h int) { e.p("VMOVUPS Y%d, %s", tmp, k.subAt(r, h)) })
-	} else {
+	default:
 		k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.flt(r, h), k.flt(r, h), k.flt(r, h)) })
 	}
 	e.p("LEAQ %d(DI), BX", b.scales)
@@ -715,7 +778,12 @@ func (k *int256) superblock() {
 	e.lab(k.name + "_sub")
 	for j := 0; j < b.unroll; j++ {
 		k.dots(j)
-		k.scaleSub(j)
+		switch {
+		case b.top != 3:
+			k.scaleSub(j)
+		case !b.flat:
+			k.scaleSub2(j)
+		}
 	}
 	if b.fifth != 0 {
 		e.p("ADDQ $128, R13")
@@ -725,11 +793,17 @@ func (k *int256) superblock() {
 	e.p("ADDQ $%d, SI", 4*b.vecs*b.unroll)
 	e.p("DECQ R12")
 	e.p("JNZ %s_sub", k.name)
-	// BX is behind the scales now: at the minima, or d of Q6_K and Code4.
+	if b.flat && k.vnni {
+		k.vnniFold()
+	}
+	// BX is behind the scales now: at the minima, or d of Q6_K, Code4 and Q2_K.
 	for off := b.scales; off < b.bytes; off += 64 {
 		k.pf("BX", off-b.scales-16*b.subs, 0)
 	}
 	k.scaleAll()
+	if b.top == 3 {
+		k.minima2()
+	}
 	e.p("ADDQ $%d, DI", b.bytes-b.subs/b.unroll*b.turn)
 	e.p("ADDQ R10, DX")
 	if b.minima() {
@@ -791,10 +865,16 @@ func (k *int256) scaleAll() {
 		}
 		for r := 0; r < k.rows; r++ {
 			s, f := k.sum(r, h), t15
-			if k.inMem {
+			switch {
+			case k.inMem:
 				e.p("VMOVUPS %s, Y%d", k.subAt(r, h), f)
-			} else {
+			case k.b.flat:
+				f = s
+			default:
 				f = k.flt(r, h)
+			}
+			if k.b.top == 3 {
+				e.p("VCVTDQ2PS Y%d, Y%d", f, f)
 			}
 			e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
 			e.p("VMULPS Y%d, Y%d, Y%d", tmp, w0, tmp)
@@ -806,6 +886,80 @@ func (k *int256) scaleAll() {
 				e.p("VFNMADD231PS Y%d, Y%d, Y%d", tmp, s, f)
 			}
 			e.p("VMOVUPS Y%d, %s", f, k.accAt(r, h))
+		}
+	}
+}
+
+// addWords adds the products of words x and w to s; t is free, and may be x or w.
+func (k *int256) addWords(x, w, s, t int) {
+	if k.vnni {
+		k.e.wordsVex(x, w, s)
+		return
+	}
+	k.e.p("VPMADDWD Y%d, Y%d, Y%d", x, w, t)
+	k.e.p("VPADDD Y%d, Y%d, Y%d", t, s, s)
+}
+
+// wordsVex emits the VEX form (AVX-VNNI) of VPDPWSSD: yd += s16(ys1)*s16(ys2). VEX.256.66.0F38.W0 52 /r, register form.
+func (e *gen) wordsVex(ys2, ys1, yd int) {
+	inv := func(x, bit int) byte { return byte(^x>>bit) & 1 }
+	e.raw(fmt.Sprintf("{vex} VPDPWSSD Y%d, Y%d, Y%d", ys2, ys1, yd),
+		0xC4, inv(yd, 3)<<7|1<<6|inv(ys2, 3)<<5|0x02, byte(^ys1&15)<<3|1<<2|0x01, 0x52,
+		0xC0|byte(yd&7)<<3|byte(ys2&7))
+}
+
+// scales2 makes Q2_K's scales j of both halves of the rows words, by a shuffle of consts256.
+func (k *int256) scales2(j int, shuffle string, half0, half1 int) {
+	k.e.p("VBROADCASTI128 %d(BX), Y%d", 16*j, half1)
+	k.e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], half1, half1)
+	k.e.p("VPSHUFB %s0<>(SB), Y%d, Y%d", shuffle, half1, half0)
+	k.e.p("VPSHUFB %s1<>(SB), Y%d, Y%d", shuffle, half1, half1)
+}
+
+// scaleSub2 is scaleSub for Q2_K. A sum is two words, or the low word of one that needs no more (3*127*16).
+func (k *int256) scaleSub2(j int) {
+	shuffle := "twice"
+	if k.vnni {
+		shuffle = "once"
+	}
+	k.scales2(j, shuffle, w0, w1)
+	k.each(func(r, h int) { k.addWords([]int{w0, w1}[h], k.sum(r, h), k.flt(r, h), k.sum(r, h)) })
+}
+
+// minima2 ends a superblock of Q2_K: acc = fma(float(sum of m_j*n_j), dmin*dx/32, acc). BX points to d. n_j/32 is at most 16*127, a word.
+func (k *int256) minima2() {
+	e := k.e
+	k.each(func(r, h int) { e.p("VPXOR Y%d, Y%d, Y%d", k.sum(r, h), k.sum(r, h), k.sum(r, h)) })
+	e.p("SUBQ $256, BX")
+	e.p("MOVL $4, R12")
+	e.lab(k.name + "_min")
+	for j := 0; j < 4; j++ {
+		for h, m := range []int{w0, w1} {
+			e.p("VPMOVZXBD %d(BX), Y%d", 16*j+8*h, m)
+			e.p("VPSRLD $4, Y%d, Y%d", m, m)
+		}
+		for r := 0; r < k.rows; r++ {
+			e.p("VPBROADCASTD %d(R9), Y%d", 4*r, tmp)
+			e.p("VPSRLD $5, Y%d, Y%d", tmp, tmp)
+			k.addWords(tmp, w0, k.sum(r, 0), t15)
+			k.addWords(tmp, w1, k.sum(r, 1), tmp)
+		}
+		e.p("ADDQ R10, R9")
+	}
+	e.p("ADDQ $64, BX")
+	e.p("DECQ R12")
+	e.p("JNZ %s_min", k.name)
+	for h := 0; h < 2; h++ {
+		e.p("VCVTPH2PS %d(BX), Y%d", 32+16*h, w1)
+		for r := 0; r < k.rows; r++ {
+			s := k.sum(r, h)
+			e.p("VPSLLD $5, Y%d, Y%d", s, s)
+			e.p("VCVTDQ2PS Y%d, Y%d", s, s)
+			e.p("VBROADCASTSS %d(DX), Y%d", 4*r, tmp)
+			e.p("VMULPS Y%d, Y%d, Y%d", tmp, w1, tmp)
+			e.p("VMULPS c3d000000<>(SB), Y%d, Y%d", tmp, tmp)
+			e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), tmp, s)
+			e.p("VMOVUPS Y%d, %s", s, k.accAt(r, h))
 		}
 	}
 }
@@ -908,6 +1062,10 @@ func unpack256(e *gen, b *block256, bias bool) {
 	k := newInt256(e, b, true, 0, true)
 	k.bias = bias
 	k.keep()
+	var sc [2]int
+	if b.top == 3 {
+		sc = [2]int{k.take(), k.take()}
+	}
 	e.arg("R13")
 	k.ahead()
 	e.ld("R13", "Src", "DI")
@@ -926,9 +1084,15 @@ func unpack256(e *gen, b *block256, bias bool) {
 	}
 	n := 0
 	for j := 0; j < b.unroll; j++ {
+		if b.top == 3 {
+			k.scales2(j, "twice", sc[0], sc[1])
+		}
 		for i := 0; i < b.vecs; i++ {
 			for h := 0; h < 2; h++ {
 				b.vec(k, j, i, h, w0, w1)
+				if b.top == 3 { // two bytes at a time: 3*15 < 256
+					e.p("VPMULLW Y%d, Y%d, Y%d", sc[h], w0, w0)
+				}
 				e.p("VMOVDQU Y%d, %d(R8)", w0, n)
 				n += 32
 			}
@@ -938,6 +1102,9 @@ func unpack256(e *gen, b *block256, bias bool) {
 	if b.k() {
 		if b.fifth != 0 {
 			e.p("ADDQ $128, R13")
+		}
+		if b.top == 3 {
+			e.p("ADDQ $%d, BX", 16*b.unroll)
 		}
 		e.p("ADDQ $%d, DI", b.turn)
 		e.p("DECQ R12")

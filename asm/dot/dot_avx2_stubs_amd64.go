@@ -294,6 +294,41 @@ func avx2Gemm3Q6_K(a *Args)
 //go:noescape
 func avx2UnpackQ6_K(a *Args)
 
+// avx2GemvQ2_K multiplies one activation row with Panels panels of Q2_K.
+//
+//go:noescape
+func avx2GemvQ2_K(a *Args)
+
+// avx2Small2Q2_K multiplies 2 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func avx2Small2Q2_K(a *Args)
+
+// avx2Small3Q2_K multiplies 3 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func avx2Small3Q2_K(a *Args)
+
+// avx2Gemm1Q2_K multiplies one activation row with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avx2Gemm1Q2_K(a *Args)
+
+// avx2Gemm2Q2_K multiplies 2 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avx2Gemm2Q2_K(a *Args)
+
+// avx2Gemm3Q2_K multiplies 3 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avx2Gemm3Q2_K(a *Args)
+
+// avx2UnpackQ2_K expands Groups groups of Q2_K at Src to 4416 bytes each at Dst.
+//
+//go:noescape
+func avx2UnpackQ2_K(a *Args)
+
 // avx2GemvCode4 multiplies one activation row with Panels panels of Code4.
 //
 //go:noescape

@@ -425,9 +425,6 @@ func TestSets256(t *testing.T) {
 	for l := range Layouts {
 		for tier, s := range map[string]*Set{"avx2": &AVX2, "avxvnni": &AVXVNNI} {
 			k := &s.Of[l]
-			if l == Q2_K { // not yet
-				continue
-			}
 			if tier == "avxvnni" && l <= BF16 {
 				if k.Gemv != nil {
 					t.Errorf("%s %v: not avx2's kernels", tier, l)

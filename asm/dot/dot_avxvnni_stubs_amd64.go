@@ -229,6 +229,36 @@ func avxvnniGemm2Q6_K(a *Args)
 //go:noescape
 func avxvnniGemm3Q6_K(a *Args)
 
+// avxvnniGemvQ2_K multiplies one activation row with Panels panels of Q2_K.
+//
+//go:noescape
+func avxvnniGemvQ2_K(a *Args)
+
+// avxvnniSmall2Q2_K multiplies 2 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func avxvnniSmall2Q2_K(a *Args)
+
+// avxvnniSmall3Q2_K multiplies 3 activation rows with Panels panels of Q2_K.
+//
+//go:noescape
+func avxvnniSmall3Q2_K(a *Args)
+
+// avxvnniGemm1Q2_K multiplies one activation row with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm1Q2_K(a *Args)
+
+// avxvnniGemm2Q2_K multiplies 2 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm2Q2_K(a *Args)
+
+// avxvnniGemm3Q2_K multiplies 3 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm3Q2_K(a *Args)
+
 // avxvnniGemvCode4 multiplies one activation row with Panels panels of Code4.
 //
 //go:noescape
