@@ -2,7 +2,8 @@
 //
 // Every type decodes to float32 bit for bit as ggml does (llama.cpp, ggml-quants.c); the packages above read weights through
 // Decode unless they have a kernel for the type. A type is one row of the table in table.go and its functions in the file of
-// its family: plain.go, legacy.go, k.go, iq.go, tq.go, fp4.go.
+// its family: plain.go, legacy.go, k.go, iq.go, tq.go, fp4.go. Types that no kernel reads as they are can be rewritten, exactly, for
+// kernels of another form: codes.go.
 package quant
 
 import (
@@ -52,13 +53,15 @@ const (
 	Q2_0    Type = 42
 )
 
-// row is the type's row of the table; unknown types get the zero row.
-func (t Type) row() row {
+// row is the type's row of the table; unknown types get a zero row.
+func (t Type) row() *row {
 	if int(t) < len(table) {
-		return table[t]
+		return &table[t]
 	}
-	return row{}
+	return &noRow
 }
+
+var noRow row
 
 // Known reports whether ck knows the type; every known type decodes.
 func (t Type) Known() bool { return t.row().elems != 0 }
