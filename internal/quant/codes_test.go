@@ -152,8 +152,8 @@ func TestRewriteReference(t *testing.T) {
 	}
 }
 
-// TestCodesReach counts what the codes of random bytes come to: the equality that TestRewrite finds must be one of all grid points, of
-// all patterns of signs, and where types have neither, of all indices at every element; and of all scales.
+// TestCodesReach counts what is compared: bytes that reach all grid points and all patterns of signs, or where types have neither
+// all indices at every element, and all scales.
 func TestCodesReach(t *testing.T) {
 	for _, c := range []struct {
 		typ           Type
@@ -174,9 +174,9 @@ func TestCodesReach(t *testing.T) {
 		{TQ1_0, 0, 0, 0, 3, 1},
 		{TQ2_0, 0, 0, 0, 4, 1},
 	} {
-		const blocks = 1 << 10 // the same bytes as TestRewrite's second ones but for the seed
-		src := make([]byte, blocks*c.typ.BlockBytes())
+		src := make([]byte, 1<<10*c.typ.BlockBytes())
 		randomBytes(src, rand.New(rand.NewPCG(15, 16)))
+		compareRewritten(t, c.typ, src)
 		b, used := rewrite(t, c.typ, src), map[byte]bool{}
 		points, signs := map[uint32]bool{}, map[uint32]bool{}
 		var indices [256]uint16 // a bit for each index of an element
