@@ -10,7 +10,8 @@ import "fmt"
 // accumulators per row, three rows fill the register file; where the integers need more, the floats lie in Acc. Weights of 4, 5 and
 // 6 bits are taken apart in registers, low and high nibbles in turns, or read from panels that were unpacked before. Q8_0 without VNNI
 // has a kernel of its own, signed256. Code4's weights are looked up in a table that stays in a register: with VNNI they are biased by
-// 128, as Q8_0's, and so are the unpacked ones; without it they are signed in both places. Q2_K's sum over a superblock is less than 2^24:
+// 128, as Q8_0's, and so are the unpacked ones; without it they are biased by 32 and treated like Q6_K's if all values allow it, else
+// signed (bias256). Q2_K's sum over a superblock is less than 2^24:
 // it is added up in integers, which float32 holds as exactly as the chain that the package prescribes, and unpacking multiplies the weights
 // by their scales (at most 45).
 //
@@ -29,6 +30,9 @@ func dot256() {
 		e := newGen("dot", "dot", "../dot/dot_"+tier, "Args", dotFields)
 		consts256(e)
 		for _, b := range blocks256 {
+			if b.codes && vnni {
+				b = b.biased(128, 255)
+			}
 			for rows, kind := range []string{1: "Gemv", 2: "Small2", 3: "Small3"} {
 				switch {
 				case rows == 0:
@@ -55,8 +59,8 @@ func dot256() {
 					newInt256(e, g, vnni, rows, false).emit(fmt.Sprint(tier, "Gemm", rows))
 				}
 			}
-			if b.unpackedBytes > 0 && (!vnni || b.top == 127) {
-				unpack256(e, b, vnni)
+			if b.unpackedBytes > 0 && (!vnni || b.codes) {
+				unpack256(e, b, tier)
 			}
 		}
 		if !vnni {
@@ -77,7 +81,8 @@ func consts256(e *gen) {
 		name string
 		v    uint64
 	}{
-		{"c03", 0x0303030303030303}, {"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c30", 0x3030303030303030}, {"c80", 0x8080808080808080},
+		{"c03", 0x0303030303030303}, {"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c20", 0x2020202020202020},
+		{"c30", 0x3030303030303030}, {"c80", 0x8080808080808080}, {"cc0", 0xc0c0c0c0c0c0c0c0},
 		{"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
 		{"c3d000000", 0x3d0000003d000000}, // 1/32
 	} {
@@ -104,13 +109,15 @@ type block256 struct {
 	name                string
 	bytes               int // of a group
 	subs, vecs, unroll  int
-	top                 int                                // largest weight: 3, 15, 31, 63; 127: signed, with VNNI +128; 255: +128
+	top                 int                                // largest weight: 3, 15, 31, 63; 127: signed; 255: +128
 	turn                int                                // bytes of vectors per turn of the inner loop
 	fifth               int                                // Q5_K: place of the fifth bits
 	d, m                int                                // blocks of 32: places of d and m (0: none)
-	scales              int                                // K-quants: place of scales; d lies behind them (top 127: as float32)
+	scales              int                                // K-quants: place of scales; d of Q2_K, Q6_K and Code4 lies behind them
 	vec                 func(k *int256, j, i, h, w, t int) // weights of vector i of sum j, half h, to register w; t is free
 	unpackedBytes, tail int                                // form after unpacking: its size; bytes of scales
+	codes               bool                               // Code4: d is float32
+	bias                int                                // Code4: what is added to its values
 	flat                bool                               // unpacked Q2_K: one sum over the group, scales are in the weights
 }
 
@@ -129,7 +136,14 @@ var blocks256 = []*block256{
 	{name: "Q5_K", bytes: 2880, subs: 8, vecs: 8, unroll: 2, top: 31, turn: 512, fifth: 2048, scales: 2560, vec: fiveK, unpackedBytes: 4416, tail: 320},
 	{name: "Q6_K", bytes: 3392, subs: 16, vecs: 4, unroll: 2, top: 63, turn: 384, scales: 3072, vec: six, unpackedBytes: 4416, tail: 320},
 	{name: "Q2_K", bytes: 1344, subs: 16, vecs: 4, unroll: 2, top: 3, turn: 128, scales: 1024, vec: two, unpackedBytes: 4416, tail: 320},
-	{name: "Code4", bytes: 2368, subs: 16, vecs: 4, unroll: 2, top: 127, turn: 256, scales: 2048, vec: code, unpackedBytes: 4416, tail: 320},
+	{name: "Code4", bytes: 2368, subs: 16, vecs: 4, unroll: 2, top: 127, turn: 256, scales: 2048, vec: code, unpackedBytes: 4416, tail: 320, codes: true},
+}
+
+// biased is Code4 with a bias for its values.
+func (b *block256) biased(bias, top int) *block256 {
+	c := *b
+	c.bias, c.top = bias, top
+	return &c
 }
 
 // unpacked is the layout after unpacking: one byte per weight, then the scales.
@@ -273,8 +287,7 @@ type int256 struct {
 	c     map[string]string // constants: a register, or the memory operand
 	high  []int             // registers for a vector of high bits; nil: none left
 	extra []int             // registers for more sums and temporaries, without VNNI
-	table int               // register with the values of Code4, biased by 128 if bias is set
-	bias  bool
+	table int               // register with the values of Code4 plus bias
 	name  string
 }
 
@@ -295,7 +308,7 @@ func (k *int256) accAt(r, h int) string { return fmt.Sprintf("%d(R8)", 64*r+32*h
 func (k *int256) subAt(r, h int) string { return fmt.Sprintf("%d(R8)", 512+64*r+32*h) }
 
 func newInt256(e *gen, b *block256, vnni bool, rows int, loop bool) *int256 {
-	k := &int256{e: e, b: b, vnni: vnni, bias: vnni, rows: rows, loop: loop, c: map[string]string{}}
+	k := &int256{e: e, b: b, vnni: vnni, rows: rows, loop: loop, c: map[string]string{}}
 	for _, n := range []string{"c03", "c0f", "c10", "c30", "c0001"} {
 		k.c[n] = n + "<>(SB)"
 	}
@@ -332,14 +345,14 @@ func (k *int256) take() int {
 // keep puts the constants that the kernel needs into free registers, as far as there are any; then it sets two aside for high bits.
 func (k *int256) keep() {
 	var want []string
-	packed := k.b.top < 255 && k.b.bytes != k.b.unpackedBytes
-	if packed && k.b.top == 127 {
+	packed := k.b.unpackedBytes > 0 && k.b.bytes != k.b.unpackedBytes
+	if packed && k.b.codes {
 		k.table = k.take()
 		k.e.arg("R13")
 		k.e.ld("R13", "Values", "AX")
 		k.e.p("VBROADCASTI128 (AX), Y%d", k.table)
-		if k.bias {
-			k.e.p("VPXOR c80<>(SB), Y%d, Y%d", k.table, k.table)
+		if k.b.bias > 0 {
+			k.e.p("VPADDB c%x<>(SB), Y%d, Y%d", k.b.bias, k.table, k.table)
 		}
 	}
 	switch {
@@ -419,6 +432,30 @@ func (k *int256) emit(prefix string) {
 	e, b := k.e, k.b
 	k.name = prefix + b.name
 	k.begin()
+	if b.codes && b.bias == 0 {
+		e.arg("R13")
+		e.ld("R13", "Values", "AX")
+		e.p("VMOVDQU (AX), X0")
+		bias256(e, 0, 0, "X", k.name+"_wide")
+		narrow := newInt256(e, b.biased(32, 63), k.vnni, k.rows, k.loop)
+		narrow.name = k.name + "_narrow"
+		narrow.body()
+		e.lab(k.name + "_wide")
+	}
+	k.body()
+}
+
+// bias256 adds 32 to values, to register biased, and goes on at label wide if one of the results is not within 0..63. IQ2 and IQ3_XXS (up
+// to 43 and 62) and IQ4_XS (127) are wide, the other types narrow.
+func bias256(e *gen, values, biased int, size, wide string) {
+	e.p("VPADDB c20<>(SB), %s%d, %s%d", size, values, size, biased)
+	e.p("VPTEST cc0<>(SB), %s%d", size, biased)
+	e.p("JNE %s", wide)
+}
+
+// body writes the kernel but for its head.
+func (k *int256) body() {
+	e, b := k.e, k.b
 	k.keep()
 	e.arg("R13")
 	e.ld("R13", "W", "DI")
@@ -545,7 +582,7 @@ func (k *int256) finish() {
 
 // hasOffset: the sums start at an offset from B.
 func (k *int256) hasOffset() bool {
-	return k.b.m == 0 && !k.b.minima() && k.b.top != 3 && (k.vnni || k.b.top != 127)
+	return k.b.m == 0 && !k.b.minima() && k.b.top != 3 && k.b.top != 127
 }
 
 // dots leaves integer sum j (of the turn) in the sum registers: Q2_K's, without VNNI, as two words. If there is one sum over the group
@@ -700,8 +737,12 @@ func (k *int256) vnniZero() {
 				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
 				return
 			}
+			if h == 1 && k.b.bias == 128 {
+				e.p("VMOVDQA Y%d, Y%d", k.way(0, r, 0), s)
+				return
+			}
 			e.p("VPBROADCASTD %d(R9), Y%d", 4*r, s)
-			if k.b.top == 127 {
+			if k.b.bias == 128 {
 				e.p("VPSLLD $2, Y%d, Y%d", s, s) // -32 times the sum of x becomes -128
 			}
 		})
@@ -858,7 +899,7 @@ func (k *int256) scaleAll() {
 			}
 			e.p("VCVTPH2PS %d(BX), Y%d", dOff+32, w1)
 		}
-		if k.b.top == 127 {
+		if k.b.codes {
 			e.p("VMOVUPS %d(BX), Y%d", 32*h, w0)
 		} else {
 			e.p("VCVTPH2PS %d(BX), Y%d", dOff, w0)
@@ -1052,16 +1093,17 @@ func signed256(e *gen, b *block256, rows int, loop bool, prefix string) {
 	k.end()
 }
 
-// unpack256 writes the kernel that expands groups to one byte per weight; bias is for Code4.
-func unpack256(e *gen, b *block256, bias bool) {
-	name := "avx2Unpack" + b.name
-	if bias {
-		name = "avxvnniUnpack" + b.name
-	}
+// unpack256 writes the kernel that expands groups to one byte per weight.
+func unpack256(e *gen, b *block256, tier string) {
+	name := tier + "Unpack" + b.name
 	e.fnFrame(name, fmt.Sprintf("expands Groups groups of %s at Src to %d bytes each at Dst.", b.name, b.unpackedBytes), 0)
 	k := newInt256(e, b, true, 0, true)
-	k.bias = bias
 	k.keep()
+	if b.codes && b.bias == 0 {
+		bias256(e, k.table, w0, "Y", name+"_wide")
+		e.p("VMOVDQA Y%d, Y%d", w0, k.table)
+		e.lab(name + "_wide")
+	}
 	var sc [2]int
 	if b.top == 3 {
 		sc = [2]int{k.take(), k.take()}

@@ -63,7 +63,7 @@ func TestFMA32(t *testing.T) {
 }
 
 // quantum is the unsigned weight k of row r of an integer layout's group, Code4's signed one, by the words of the package comment.
-func quantum(l Layout, g []byte, r, k int) int32 {
+func quantum(l Layout, values []int8, g []byte, r, k int) int32 {
 	b, i := k/32, k%32
 	nib := func(at int) int32 { return int32(g[at+i%16/4*64+4*r+i%4]>>(i/16*4)) & 15 }
 	fifth := func(at int) int32 { return int32(g[at+4*r+i%4]>>(i/4)&1) << 4 }
@@ -83,10 +83,17 @@ func quantum(l Layout, g []byte, r, k int) int32 {
 	case Q2_K:
 		return int32(g[k/16*64+4*r+k%4]>>(k%16/4*2)) & 3
 	case Code4:
-		return int32(codeValues[g[k/8*64+4*r+k%4]>>(k/4%2*4)&15])
+		return int32(values[g[k/8*64+4*r+k%4]>>(k/4%2*4)&15])
 	}
 	j, t := k/16, k%16/4
 	return int32(g[192*j+t/2*64+4*r+k%4]>>(t%2*4)&15) | int32(g[192*j+128+4*r+k%4]>>(2*t)&3)<<4
+}
+
+// tables are values for the indices of Code4: as large as they may be, and as large as is narrow for AVX2's kernels and just not so.
+var tables = [][16]int8{codeValues,
+	{-32, -25, -19, -14, -10, -7, -4, -2, 0, 1, 3, 6, 11, 17, 23, 31},
+	{-32, -25, -19, -14, -10, -7, -4, -2, 0, 1, 3, 6, 11, 17, 23, 32},
+	{-33, -25, -19, -14, -10, -7, -4, -2, 0, 1, 3, 6, 11, 17, 23, 31},
 }
 
 // offsets of the unsigned weights.
@@ -101,7 +108,7 @@ type operands struct {
 	w, x           []byte
 	d, sd          []float32
 	b              []int32 // offsets, or P
-	values         []int8
+	values         []int8  // Code4: tables[0], to be overwritten
 	y, acc         []float32
 	ystride        int // floats
 }
@@ -203,7 +210,7 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 	}
 	if l == Code4 {
 		o.values = testkit.Guarded[int8](t, 16)
-		copy(o.values, codeValues[:])
+		copy(o.values, tables[0][:])
 	}
 	for r := range o.m {
 		for i := range nb {
@@ -250,7 +257,7 @@ func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 	f16 := func(b []byte, at int) float32 { return half(le.Uint16(b[at:])) }
 	isum := func(g []byte, base, k, n int) (s int32) {
 		for i := k; i < k+n; i++ {
-			s += (quantum(l, g, r, i) - offsets[l]) * int32(int8(x[base+i]))
+			s += (quantum(l, o.values, g, r, i) - offsets[l]) * int32(int8(x[base+i]))
 		}
 		return s
 	}
@@ -343,18 +350,26 @@ func TestKernels256(t *testing.T) {
 	for tier, set := range sets256(t) {
 		for l := range Layouts {
 			if k := &set.Of[l]; k.Gemv != nil {
-				bias := int32(0)
-				if l == Code4 && set == &AVXVNNI {
-					bias = 128
+				if l != Code4 {
+					t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, nil, 0) })
+					continue
 				}
-				t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, bias) })
+				for i := range tables {
+					bias := int32(0)
+					if set == &AVXVNNI {
+						bias = 128
+					} else if i == 1 {
+						bias = 32
+					}
+					t.Run(fmt.Sprintf("%s/%v/values %d", tier, l, i), func(t *testing.T) { testKernels256(t, l, k, tables[i][:], bias) })
+				}
 			}
 		}
 	}
 }
 
-// bias is what unpacked weights have been added.
-func testKernels256(t *testing.T, l Layout, k *Kernels, bias int32) {
+// values and bias are Code4's: its table, and what is added to unpacked weights.
+func testKernels256(t *testing.T, l Layout, k *Kernels, values []int8, bias int32) {
 	rng := rand.New(rand.NewPCG(uint64(l), 256))
 	groups := []int{1, 2, 5}
 	if l <= BF16 {
@@ -374,6 +389,7 @@ func testKernels256(t *testing.T, l Layout, k *Kernels, bias int32) {
 					}
 					panels := 1 + rng.IntN(3)
 					o := newOperands(t, rng, l, rows, n, panels, pattern)
+					copy(o.values, values)
 					if !t.Run("few/"+what, func(t *testing.T) { o.check(t, few, o.args(), panels) }) {
 						return
 					}
@@ -382,12 +398,13 @@ func testKernels256(t *testing.T, l Layout, k *Kernels, bias int32) {
 					continue
 				}
 				o := newOperands(t, rng, l, rows, n, 1, pattern)
+				copy(o.values, values)
 				a := o.args()
 				a.Panels = 0 // not theirs to read
 				if k.Unpack != nil {
 					w := testkit.Guarded[byte](t, n*k.UnpackedBytes)
 					k.Unpack(&Args{Src: a.W, Dst: unsafe.Pointer(&w[0]), Groups: n, Pf: 8192, Values: a.Values})
-					checkUnpacked(t, l, w, o.w, k.UnpackedBytes, bias)
+					o.checkUnpacked(t, w, k.UnpackedBytes, bias)
 					a.W = unsafe.Pointer(&w[0])
 				}
 				if !t.Run("gemm/"+what, func(t *testing.T) { o.check(t, k.Gemm[rows], a, 1) }) {
@@ -399,13 +416,14 @@ func testKernels256(t *testing.T, l Layout, k *Kernels, bias int32) {
 }
 
 // checkUnpacked compares unpacked groups with the packed ones. Unpacked weights of Q2_K have been multiplied by their scales.
-func checkUnpacked(t *testing.T, l Layout, got, packed []byte, size int, bias int32) {
+func (o *operands) checkUnpacked(t *testing.T, got []byte, size int, bias int32) {
 	t.Helper()
+	l := o.l
 	for g := range len(got) / size {
-		u, p := got[g*size:][:size], packed[g*l.GroupBytes():][:l.GroupBytes()]
+		u, p := got[g*size:][:size], o.w[g*l.GroupBytes():][:l.GroupBytes()]
 		for k := range l.GroupK() {
 			for r := range 16 {
-				want := quantum(l, p, r, k) + bias
+				want := quantum(l, o.values, p, r, k) + bias
 				if l == Q2_K {
 					want *= int32(p[1024+k/16*16+r] & 15)
 				}
@@ -447,36 +465,47 @@ func BenchmarkKernels256(b *testing.B) {
 			if k.Gemv == nil {
 				continue
 			}
-			rng := rand.New(rand.NewPCG(1, 2))
-			groups := 4096 / l.GroupK()
-			for rows := 1; rows < max(len(k.Small), len(k.Gemm)); rows++ {
-				o := newOperands(b, rng, l, rows, groups, 1, "random")
-				w := make([]byte, groups*max(k.UnpackedBytes, l.GroupBytes()))
-				bench := func(kind string, f func(*Args), a *Args) {
-					b.Run(fmt.Sprintf("isa=%s/type=%v/%s/M=%d", tier, l, kind, rows), func(b *testing.B) {
-						b.SetBytes(int64(groups * l.GroupBytes()))
-						for b.Loop() {
-							f(a)
-						}
-						b.ReportMetric(2*float64(b.N*rows*l.Rows()*4096)/b.Elapsed().Seconds()/1e9, "GOP/s")
-					})
-				}
-				if rows == 1 {
-					bench("gemv", k.Gemv, o.args())
-				} else if rows < len(k.Small) {
-					bench("small", k.Small[rows], o.args())
-				}
-				a := o.args()
-				if k.Unpack != nil {
-					a.Src, a.Dst, a.W = a.W, unsafe.Pointer(&w[0]), unsafe.Pointer(&w[0])
-					if k.Unpack(a); rows == 1 {
-						bench("unpack", k.Unpack, a)
-					}
-				}
-				if rows < len(k.Gemm) {
-					bench("gemm", k.Gemm[rows], a)
-				}
+			types := []string{l.String()}
+			if l == Code4 && set == &AVX2 {
+				types = append(types, "Code4narrow")
 			}
+			for i, typ := range types {
+				benchKernels256(b, "isa="+tier+"/type="+typ, l, k, i)
+			}
+		}
+	}
+}
+
+func benchKernels256(b *testing.B, what string, l Layout, k *Kernels, table int) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	groups := 4096 / l.GroupK()
+	for rows := 1; rows < max(len(k.Small), len(k.Gemm)); rows++ {
+		o := newOperands(b, rng, l, rows, groups, 1, "random")
+		copy(o.values, tables[table][:])
+		w := make([]byte, groups*max(k.UnpackedBytes, l.GroupBytes()))
+		bench := func(kind string, f func(*Args), a *Args) {
+			b.Run(fmt.Sprintf("%s/%s/M=%d", what, kind, rows), func(b *testing.B) {
+				b.SetBytes(int64(groups * l.GroupBytes()))
+				for b.Loop() {
+					f(a)
+				}
+				b.ReportMetric(2*float64(b.N*rows*l.Rows()*4096)/b.Elapsed().Seconds()/1e9, "GOP/s")
+			})
+		}
+		if rows == 1 {
+			bench("gemv", k.Gemv, o.args())
+		} else if rows < len(k.Small) {
+			bench("small", k.Small[rows], o.args())
+		}
+		a := o.args()
+		if k.Unpack != nil {
+			a.Src, a.Dst, a.W = a.W, unsafe.Pointer(&w[0]), unsafe.Pointer(&w[0])
+			if k.Unpack(a); rows == 1 {
+				bench("unpack", k.Unpack, a)
+			}
+		}
+		if rows < len(k.Gemm) {
+			bench("gemm", k.Gemm[rows], a)
 		}
 	}
 }
