@@ -21,7 +21,7 @@ func TestLayerOf8B(t *testing.T) {
 	}
 	types := []quant.Type{quant.Q4_K}
 	if os.Getenv("CK_TEST_LARGE") != "" {
-		types = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q4_K, quant.Q5_K, quant.Q6_K}
+		types = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K, quant.IQ4_XS, quant.IQ4_NL}
 	}
 	shape, err := synth.Find("llama-3.1-8b")
 	if err != nil {

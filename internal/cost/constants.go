@@ -27,6 +27,7 @@ var efficiencies = map[quant.Type]Efficiency{
 	quant.BF16: {0.85, 0.85, "measured"},
 	quant.Q6_K: {0.80, 0.64, "measured"},
 	quant.Q5_K: {0.75, 0.64, "as Q6_K, less where reading is the limit: bound by taking the bits apart"},
+	quant.Q2_K: {0.70, 0.60, "as Q5_K, more arithmetic for each byte"},
 	quant.Q4_0: {0.80, 0.65, "measured"},
 	quant.Q4_1: {0.80, 0.65, "as Q4_0"},
 	quant.Q5_0: {0.80, 0.65, "as Q4_0"},
@@ -34,6 +35,12 @@ var efficiencies = map[quant.Type]Efficiency{
 	quant.F16:  {0.85, 0.75, "as BF16, in float32 arithmetic"},
 	quant.F32:  {0.85, 0.75, "as F16"},
 }
+
+// Types whose blocks are rewritten read panels of another type's form, or nearly.
+var (
+	asQ8_0 = Efficiency{0.85, 0.65, "as Q8_0, in whose panels it lies"}
+	asQ4_K = Efficiency{0.81, 0.64, "as Q4_K, whose panels are as large; prompts as Q6_K"}
+)
 
 // direct is for types without kernels of their own: each walk decodes them to float32 panels and multiplies those.
 var direct = Efficiency{0.80, 0.60, "as F16, less for panels that were just decoded"}
@@ -59,6 +66,12 @@ func computeShare(f *kernel.Format, madd bool) float64 {
 func EfficiencyOf(t quant.Type) Efficiency {
 	if e, ok := efficiencies[t]; ok {
 		return e
+	}
+	switch kernel.ActFor(t, false) {
+	case kernel.ActQ8:
+		return asQ8_0
+	case kernel.ActQ8K:
+		return asQ4_K
 	}
 	return direct
 }
@@ -97,7 +110,7 @@ const (
 	// itemSeconds is the fixed cost of an item of the plan for a worker: its code, operands and tables are in no cache where weights stream
 	// through between two of its kind. Measured: 1 to 2 us for the small steps of generation.
 	itemSeconds = 1e-6
-	// directSeconds is one worker decoding one weight without a kernel. Measured: docs/performance.md, known gaps.
+	// directSeconds is one worker decoding one weight without a kernel (MXFP4, NVFP4). Measured: docs/performance.md, known gaps.
 	directSeconds = 2e-9
 
 	// arriveSeconds is one worker adding itself to a barrier's counter: its cache line comes from another core. Measured: two workers of one

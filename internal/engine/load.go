@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"ck/internal/gguf"
 	"ck/internal/graph"
@@ -73,6 +74,11 @@ func (e *Engine) PackedBytes() int64 {
 		}
 	}
 	return int64(n)
+}
+
+// Packing reports whether panels that have room are still to be packed: walks are slower until then.
+func (e *Engine) Packing() bool {
+	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })
 }
 
 // WeightBytes is what one token reads of the weights: panels, or file rows where there are none.

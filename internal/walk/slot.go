@@ -175,3 +175,16 @@ func (s *Slot) PackedBytes() int {
 	}
 	return n
 }
+
+// Packing reports whether panels that have room are still to be packed.
+func (s *Slot) Packing() bool {
+	if s.mem == nil {
+		return false
+	}
+	for i := range s.state {
+		if s.state[i].Load() != packed {
+			return true
+		}
+	}
+	return false
+}
