@@ -33,7 +33,8 @@ var (
 			Q4_K: kernels256(avxvnniGemvQ4_K, avxvnniSmall2Q4_K, avxvnniSmall3Q4_K, avxvnniGemm1Q4_K, avxvnniGemm2Q4_K, avxvnniGemm3Q4_K),
 			Q5_K: kernels256(avxvnniGemvQ5_K, avxvnniSmall2Q5_K, avxvnniSmall3Q5_K, avxvnniGemm1Q5_K, avxvnniGemm2Q5_K, avxvnniGemm3Q5_K).unpacking(avx2UnpackQ5_K, 4416),
 			Q6_K: kernels256(avxvnniGemvQ6_K, avxvnniSmall2Q6_K, avxvnniSmall3Q6_K, avxvnniGemm1Q6_K, avxvnniGemm2Q6_K, avxvnniGemm3Q6_K).unpacking(avx2UnpackQ6_K, 4416),
-			Q2_K: kernels256(avxvnniGemvQ2_K, avxvnniSmall2Q2_K, avxvnniSmall3Q2_K, avxvnniGemm1Q2_K, avxvnniGemm2Q2_K, avxvnniGemm3Q2_K).unpacking(avx2UnpackQ2_K, 4416),
+			Q2_K: kernels256(avxvnniGemvQ2_K, avxvnniSmall2Q2_K, avxvnniSmall3Q2_K, avxvnniGemm1Q2_K, avxvnniGemm2Q2_K, avxvnniGemm3Q2_K,
+				avxvnniGemm4Q2_K, avxvnniGemm5Q2_K, avxvnniGemm6Q2_K).unpacking(avx2UnpackQ2_K, 4416),
 
 			Code4: kernels256(avxvnniGemvCode4, avxvnniSmall2Code4, avxvnniSmall3Code4, avxvnniGemm1Code4, avxvnniGemm2Code4, avxvnniGemm3Code4).unpacking(avxvnniUnpackCode4, 4416),
 		},

@@ -259,6 +259,21 @@ func avxvnniGemm2Q2_K(a *Args)
 //go:noescape
 func avxvnniGemm3Q2_K(a *Args)
 
+// avxvnniGemm4Q2_K multiplies 4 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm4Q2_K(a *Args)
+
+// avxvnniGemm5Q2_K multiplies 5 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm5Q2_K(a *Args)
+
+// avxvnniGemm6Q2_K multiplies 6 activation rows with one unpacked panel of Q2_K.
+//
+//go:noescape
+func avxvnniGemm6Q2_K(a *Args)
+
 // avxvnniGemvCode4 multiplies one activation row with Panels panels of Code4.
 //
 //go:noescape
