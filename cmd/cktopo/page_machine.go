@@ -206,7 +206,7 @@ func (p page) isa() section {
 	}
 	best := s.ISA.Tiers[len(s.ISA.Tiers)-1]
 	sec.add("tiers", strings.Join(s.ISA.Tiers, " ")+"; "+best+" would be chosen")
-	t := table("weights", "kernels", "activations")
+	t := table("activations", "kernels", "weights")
 	for _, k := range kernelRows() {
 		tier := best
 		switch {
@@ -215,7 +215,7 @@ func (p page) isa() section {
 		case k.act == kernel.ActBF16 && best == isa.VNNI.String() && slices.Contains(s.ISA.Features, isa.FeatAVX512BF16.String()):
 			tier += " with AVX-512 BF16"
 		}
-		t.Rows = append(t.Rows, []string{k.types, tier, activations[k.act]})
+		t.Rows = append(t.Rows, []string{activations[k.act], tier, k.types})
 	}
 	sec.addTable(t)
 	return sec
