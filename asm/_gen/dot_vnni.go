@@ -120,10 +120,17 @@ func (k *panel512) emit() {
 		e.fnFrame(k.name, "multiplies one activation row with Panels panels of "+l.name+".", 24)
 	default:
 		k.name = fmt.Sprintf("vnniSmall%sx%d", l.name, k.rows)
-		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), 24)
+		frame := 24
+		if k.folded() {
+			frame += 8 * 32
+		}
+		e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with Panels panels of %s.", k.rows, l.name), frame)
 	}
 	e.arg("CX")
 	l.constants(e)
+	if k.folded() {
+		rowsMask(e, k.rows)
+	}
 	e.ld("CX", "W", "DI")
 	e.ld("CX", "Pf", "BX")
 	e.ld("CX", "Mp", "R10")
@@ -560,6 +567,66 @@ func (k *panel512) sub2(q, x int, s, b string) {
 	e.p("ADDQ R10, %s", b)
 }
 
+// folded reports whether weights are multiplied by the scales of their sub-blocks, and minima summed in pairs: with this many rows
+// that costs less than VPDPWSSD for each row and sub-block.
+func (k *panel512) folded() bool { return k.l.two() && k.rows >= 4 }
+
+// times2 multiplies the weights Z24..Z27 of Q2_K by the scales that are in the low nibbles of the dwords of Z28, which it overwrites, as
+// it does Z29. Neighbours stay apart: products are at most 45.
+func times2(e *gen) {
+	e.p("VPANDD Z30, Z28, Z28")
+	e.p("VPSLLD $16, Z28, Z29")
+	e.p("VPORD Z29, Z28, Z28")
+	for i := 24; i < 28; i++ {
+		e.p("VPMULLW Z28, Z%d, Z%d", i, i)
+	}
+}
+
+// twosLoop goes through a group of Q2_K with folded scales: R12 pairs of sums, R13 scales. Two sums of a row, at Z0.. and Z18.., shorten
+// the chains, which go through the group.
+func (k *panel512) twosLoop() {
+	e := k.e
+	pairs2(e, 24, func(string) {})
+	for r := 0; r < k.rows; r++ {
+		e.zero(r)
+	}
+	e.p("LEAQ 24(SP), R12")
+	e.p("MOVL $8, R11")
+	e.lab(k.name + "_pair")
+	for h := 0; h < 2; h++ {
+		k.fetch(64 * h)
+		e.p("VMOVDQU64 %s, Z24", k.w(64*h))
+		unpack2(e)
+		e.p("VPMOVZXBD %d(R13), Z28", 16*h)
+		times2(e)
+		for i := 0; i < 4; i++ {
+			for r := 0; r < k.rows; r++ {
+				e.p("VPDPBUSD.BCST %s, Z%d, Z%d", xrow(r, 16*h+4*i), 24+i, i%2*18+r)
+			}
+		}
+	}
+	e.p("VPMOVZXBD (R13), Z28")
+	e.p("VPMOVZXBD 16(R13), Z29")
+	e.p("VPSRLD $4, Z28, Z28")
+	e.p("VPSRLD $4, Z29, Z29")
+	e.p("VPSLLD $16, Z29, Z29")
+	e.p("VPORD Z29, Z28, Z28")
+	for r := 0; r < k.rows; r++ {
+		e.p("VPDPWSSD.BCST %d(R12), Z28, Z%d", 4*r, 6+r)
+	}
+	e.p("ADDQ $128, DI")
+	e.p("ADDQ $32, R12")
+	e.p("ADDQ $32, R13")
+	e.p("ADDQ $32, SI")
+	e.p("ADDQ $32, R8")
+	e.p("DECQ R11")
+	e.p("JNZ %s_pair", k.name)
+	for r := 0; r < k.rows; r++ {
+		e.p("VPADDD Z%d, Z%d, Z%d", r, 18+r, 18+r)
+	}
+	k.scale16(256)
+}
+
 // scale2 ends a group of Q2_K, d at weight byte at; R11 is free.
 func (k *panel512) scale2(at int) {
 	e := k.e
@@ -666,6 +733,10 @@ func (k *panel512) sixteensLoop() {
 		k.fetch(off)
 	}
 	e.p("LEAQ %d(DI), R13", l.scales)
+	if k.folded() {
+		k.twosLoop()
+		return
+	}
 	e.p("MOVL $16, R11")
 	e.lab(k.name + "_sub")
 	k.sub16(0, 0, "(R13)", "R9")
@@ -950,26 +1021,36 @@ func gemmK(e *gen, rows int, of string) {
 	tileEnd(e, name, rows, true)
 }
 
-// gemmQ2K is the micro-kernel of unpacked Q2_K: 64 vectors of bytes, weights times the scales of their sub-blocks (at most 45), so
-// that one integer sum runs through a group; 8 x 16 x 2 bytes of minima; d, dmin. At 16(SP), for each pair of sub-blocks, the pairs
-// of sums of 16 activations of eight rows, as words, which are made of the 32-bit offsets.
-func gemmQ2K(e *gen, rows int) {
-	name := fmt.Sprintf("vnniGemmQ2Kx%d", rows)
-	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of Q2_K.", rows), 16+8*32)
+// rowsMask makes K1 the mask of the rows.
+func rowsMask(e *gen, rows int) {
 	e.p("MOVL $%d, AX", 1<<rows-1)
 	e.p("KMOVW AX, K1")
-	tile512(e, name, rows, "B", false)
+}
+
+// pairs2 stores on the stack, for each of eight pairs of sub-blocks, the sums of 16 activations of eight rows as pairs of words, which
+// it makes of the 32-bit offsets of the rows in K1. R9 goes to the next group.
+func pairs2(e *gen, at int, fetch func(addr string)) {
 	for t := 0; t < 8; t++ {
 		for i, addr := range []string{"(R9)", "(R9)(R10*1)"} {
 			e.p("VMOVDQU32.Z %s, K1, Y%d", addr, i)
-			e.p("PREFETCHT0 %d%s", 8*rows-4, addr) // those of the next tile
+			fetch(addr)
 		}
 		e.p("VPSRLD $5, Y0, Y0")
 		e.p("VPSLLD $11, Y1, Y1")
 		e.p("VPBLENDW $0xaa, Y1, Y0, Y0")
-		e.p("VMOVDQU Y0, %d(SP)", 16+32*t)
+		e.p("VMOVDQU Y0, %d(SP)", at+32*t)
 		e.p("LEAQ (R9)(R10*2), R9")
 	}
+}
+
+// gemmQ2K is the micro-kernel of unpacked Q2_K: 64 vectors of bytes, weights times the scales of their sub-blocks (at most 45), so
+// that one integer sum runs through a group; 8 x 16 x 2 bytes of minima; d, dmin. At 16(SP) is what pairs2 makes.
+func gemmQ2K(e *gen, rows int) {
+	name := fmt.Sprintf("vnniGemmQ2Kx%d", rows)
+	e.fnFrame(name, fmt.Sprintf("multiplies %d activation rows with two unpacked panels of Q2_K.", rows), 16+8*32)
+	rowsMask(e, rows)
+	tile512(e, name, rows, "B", false)
+	pairs2(e, 16, func(addr string) { e.p("PREFETCHT0 %d%s", 8*rows-4, addr) }) // those of the next tile
 	zero := func() {
 		for i := 0; i < 2*rows; i++ {
 			e.zero(i)
@@ -1064,11 +1145,8 @@ func unpack512(e *gen, l *int512) {
 			e.p("VMOVDQU64 %d(DI), Z24", 64*j)
 			unpack2(e)
 			e.p("VPMOVZXBD %d(DI), Z28", l.scales+16*j)
-			e.p("VPANDD Z30, Z28, Z28")
-			e.p("VPSLLD $16, Z28, Z29")
-			e.p("VPORD Z29, Z28, Z28")
+			times2(e)
 			for i := 0; i < 4; i++ {
-				e.p("VPMULLW Z28, Z%d, Z%d", 24+i, 24+i) // neighbours stay apart: products are at most 45
 				e.p("VMOVDQU64 Z%d, %d(SI)", 24+i, 256*j+64*i)
 			}
 		}

@@ -286,3 +286,53 @@ func testKernels16(t *testing.T, l Layout, k *Kernels, pattern string) {
 		}
 	}
 }
+
+// BenchmarkKernels512 measures VNNI kernels on panels in the second-level cache, K = 4096: GB/s of packed weights and GOP/s (a multiply-add is
+// two).
+func BenchmarkKernels512(b *testing.B) {
+	if err := isa.Check(isa.VNNI, isa.Detect()); err != nil {
+		b.Skip(err)
+	}
+	for l := Q8_0; l < Layouts; l++ {
+		k := &VNNI.Of[l]
+		groups := 4096 / l.GroupK()
+		for rows := 1; rows <= 6; rows++ {
+			o := newOperands(b, rand.New(rand.NewPCG(1, 2)), l, rows, groups, 2, "random")
+			if o.b != nil { // away from the inaccessible page, for masked loads over its edge are slow
+				o.b = append(o.b, make([]int32, 16)...)
+			}
+			bench := func(kind string, f func(*Args), a *Args) {
+				b.Run(fmt.Sprintf("type=%v/%s/M=%d", l, kind, rows), func(b *testing.B) {
+					b.SetBytes(int64(2 * groups * l.GroupBytes()))
+					for b.Loop() {
+						f(a)
+					}
+					b.ReportMetric(2*float64(b.N*rows*32*4096)/b.Elapsed().Seconds()/1e9, "GOP/s")
+				})
+			}
+			a := o.args()
+			if rows == 1 {
+				bench("gemv", k.Gemv, a)
+			} else {
+				bench("small", k.Small[rows], a)
+			}
+			a.WFar, a.YFar, a.Src = a.WStep, 64, a.X
+			if k.Unpack != nil {
+				far := groups * k.UnpackedBytes
+				w := make([]byte, 2*far)
+				u := Args{Dst: unsafe.Pointer(&w[0]), Groups: groups, Pf: 8192, Values: a.Values}
+				unpack := func(*Args) {
+					for p := range 2 {
+						u.Src, u.Dst = unsafe.Add(unsafe.Pointer(&o.w[0]), p*a.WStep), unsafe.Pointer(&w[p*far])
+						k.Unpack(&u)
+					}
+				}
+				if unpack(nil); rows == 1 {
+					bench("unpack", unpack, nil)
+				}
+				a.W, a.WFar = unsafe.Pointer(&w[0]), far
+			}
+			bench("gemm", k.Gemm[rows], a)
+		}
+	}
+}
