@@ -81,5 +81,5 @@ type Args struct {
 	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
 	Add  int            // not 0: then Y = Y + result
 
-	Values unsafe.Pointer // Code4: what the indices stand for, 16 int8; also for Unpack
+	Values unsafe.Pointer // Code4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
 }

@@ -96,7 +96,8 @@ type Kernels struct {
 	Tile int
 
 	// Unpack expands Groups groups at Src to groups of UnpackedBytes bytes at Dst: one byte per weight in the order of Q8_0's
-	// vectors (K-quants: 64 vectors, sub-block by sub-block), then the group's scales as they are.
+	// vectors (K-quants: 64 vectors, sub-block by sub-block), then the group's scales as they are. The byte is the unsigned weight; for
+	// Code4 and Q2_K it is what Gemm of the same set wants: values with a bias of its own, weights times their scale.
 	Unpack        func(*Args)
 	UnpackedBytes int
 }
