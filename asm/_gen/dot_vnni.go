@@ -548,7 +548,9 @@ func (k *panel512) sub2(q, x int, s, b string) {
 	for r := 0; r < k.rows; r++ {
 		e.zero(r)
 	}
-	k.fetch(q)
+	if !k.inOrder() {
+		k.fetch(q)
+	}
 	e.p("VMOVDQU64 %s, Z24", k.w(q))
 	unpack2(e)
 	for i := 0; i < 4; i++ {
@@ -627,6 +629,10 @@ func (k *panel512) twosLoop() {
 	k.scale16(256)
 }
 
+// inOrder reports whether prefetches go by address, with the lines of scales spread over the sub-blocks, and not with the loads of weights.
+// One row of Code4 reached 88 instead of 86 % of the read loop's rate, Q2_K 96 instead of 95, Q6_K 88 instead of 92 (medians of 7).
+func (k *panel512) inOrder() bool { return k.rows == 1 && !k.l.six() }
+
 // scale2 ends a group of Q2_K, d at weight byte at; R11 is free.
 func (k *panel512) scale2(at int) {
 	e := k.e
@@ -662,7 +668,9 @@ func (k *panel512) sub16(q, x int, s, b string) {
 	}
 	e.p("ADDQ R10, %s", b)
 	for i := 0; i < l.sub/64; i++ {
-		k.fetch(q + 64*i)
+		if !k.inOrder() {
+			k.fetch(q + 64*i)
+		}
 		e.p("VMOVDQU64 %s, Z%d", k.w(q+64*i), 6+i)
 	}
 	if l.code() {
@@ -717,9 +725,12 @@ func (k *panel512) sixteens() {
 	k.zero16()
 	e.p("MOVQ R9, R8")
 	for j := 0; j < 16; j++ {
+		if k.inOrder() {
+			k.fetchPart(j, 16)
+		}
 		k.sub16(l.sub*j, 16*j, k.w(l.scales+16*j), "R8")
 	}
-	for off := l.scales; off < l.bytes; off += 64 {
+	for off := l.scales; off < l.bytes && !k.inOrder(); off += 64 {
 		k.fetch(off)
 	}
 	k.scale16(l.scales + 256)
