@@ -473,6 +473,7 @@ func TestTerminalChat(t *testing.T) {
 	x.expect("[2 messages]")
 	x.send("/stat\r")
 	x.expect("decode")
+	x.expect("> ") // Ctrl-C is a key only while a line is edited
 	x.send("half a line\x03")
 	x.send("\x03")
 	x.expect("[Ctrl-D ends the chat]")
