@@ -28,7 +28,7 @@ const compareLong = `Compares two results of "ckbench run -o json" or "-o jsonl"
 
 What is compared is the share of the roofs that was measured beside each repetition, so that a slower memory clock or a busy neighbour does not look like a slower program. Rates are compared as they are with --raw, where a side has no roofs, and where the numbers of threads differ, since roofs of different threads are not the same.
 
-Results of the same test in one file, as from several runs whose lines were appended, are taken together.
+Results of the same test in one file, as from several runs whose lines were appended, are taken together. Repetitions of one run share its place in memory and its minute of the machine, so where both sides have four runs or more it is the runs' medians that are compared; a regression that rests on fewer is warned of. Runs of old and new should take turns.
 
 With --fail-on, a test whose median fell by more than that, with a probability below --alpha, ends the program with code 1. Three repetitions on each side cannot reach 0.05; stderr says so. Tests that only one side has are named there, and what else than the program differs: CPU, huge pages, governor, SMT, tier, activations, the model's file.
 
@@ -125,6 +125,9 @@ type comparison struct {
 	Test       string  `json:"test"`
 	OldThreads int     `json:"old_threads"`
 	NewThreads int     `json:"new_threads"`
+	OldRuns    int     `json:"old_runs"`
+	NewRuns    int     `json:"new_runs"`
+	Unit       string  `json:"unit"` // of what is compared: "repetition" or "run"
 	OldN       int     `json:"old_repetitions"`
 	NewN       int     `json:"new_repetitions"`
 	What       string  `json:"what"` // "share of roof" or "tokens/s"
@@ -133,6 +136,8 @@ type comparison struct {
 	Change     float64 `json:"change"` // New/Old - 1
 	P          float64 `json:"p"`
 	Verdict    string  `json:"verdict"` // same, faster, slower, regression, no samples
+
+	least float64 // smallest P that so many could have
 }
 
 // differences names what else than the program two results differ in, as far as both tell.
@@ -193,10 +198,11 @@ func together(rs []*result, key func(*result) string) (list []*result, byKey map
 		k := key(r)
 		if first := byKey[k]; first != nil {
 			first.Samples = append(first.Samples, r.Samples...)
+			first.runs = append(first.runs, r.Samples)
 			continue
 		}
 		c := *r
-		c.Samples = slices.Clone(r.Samples)
+		c.Samples, c.runs = slices.Clone(r.Samples), [][]sample{r.Samples}
 		byKey[k], list = &c, append(list, &c)
 	}
 	return list, byKey
@@ -211,11 +217,18 @@ func severalThreads(rs []*result) bool {
 	return false
 }
 
+// enoughRuns is the fewest runs on each side whose medians can differ with a probability below 0.05.
+const enoughRuns = 4
+
 func compareOne(o, r *result, raw bool, alpha, failOn float64) comparison {
-	c := comparison{Model: r.ModelType, Test: r.name(), OldThreads: o.Threads, NewThreads: r.Threads, What: "share of roof", Verdict: "same"}
+	c := comparison{Model: r.ModelType, Test: r.name(), OldThreads: o.Threads, NewThreads: r.Threads, OldRuns: len(o.runs), NewRuns: len(r.runs),
+		Unit: "repetition", What: "share of roof", Verdict: "same"}
 	raw = raw || o.Threads != r.Threads || !haveShares(o) || !haveShares(r)
-	values := func(r *result) (v []float64) {
-		for _, s := range r.Samples {
+	if raw {
+		c.What = "tokens/s"
+	}
+	of := func(samples []sample) (v []float64) {
+		for _, s := range samples {
 			if raw {
 				v = append(v, s.TS)
 			} else {
@@ -224,11 +237,20 @@ func compareOne(o, r *result, raw bool, alpha, failOn float64) comparison {
 		}
 		return v
 	}
-	if raw {
-		c.What = "tokens/s"
+	values := func(r *result) []float64 { return of(r.Samples) }
+	if min(c.OldRuns, c.NewRuns) >= enoughRuns {
+		c.Unit = "run"
+		values = func(r *result) (v []float64) {
+			for _, samples := range r.runs {
+				if len(samples) > 0 {
+					v = append(v, measure.Median(of(samples)))
+				}
+			}
+			return v
+		}
 	}
 	a, b := values(o), values(r)
-	c.OldN, c.NewN = len(a), len(b)
+	c.OldN, c.NewN, c.least = len(o.Samples), len(r.Samples), leastP(len(a), len(b))
 	c.Old, c.New, c.P = measure.Median(a), measure.Median(b), measure.RankTest(a, b)
 	if !(c.Old > 0 && c.New > 0) { // none, or not what run writes
 		c.Old, c.New, c.P, c.Verdict = 0, 0, 1, "no samples"
@@ -310,19 +332,27 @@ func (p *program) runCompare(_ *cobra.Command, args []string) error {
 	if err := p.printComparison(list); err != nil {
 		return err
 	}
-	bad, none, blind := 0, 0, ""
+	bad, none, blind, single := 0, 0, "", false
 	for _, c := range list {
-		switch least := leastP(c.OldN, c.NewN); {
+		switch {
 		case c.Verdict == "regression":
 			bad++
+			single = single || c.Unit != "run"
 		case c.Verdict == "no samples":
 			none++
-		case least >= o.alpha && c.P >= o.alpha:
-			blind = fmt.Sprintf("%s: %d and %d repetitions cannot come below p = %.2g, and --alpha is %g; repeat more often (-r)", c.Test, c.OldN, c.NewN, least, o.alpha)
+		case c.least >= o.alpha && c.P >= o.alpha:
+			what := fmt.Sprintf("%d and %d repetitions", c.OldN, c.NewN)
+			if c.Unit == "run" {
+				what = fmt.Sprintf("%d and %d runs", c.OldRuns, c.NewRuns)
+			}
+			blind = fmt.Sprintf("%s: %s cannot come below p = %.2g, and --alpha is %g; repeat more often (-r)", c.Test, what, c.least, o.alpha)
 		}
 	}
 	if blind != "" {
 		p.app.Warn("%s", blind)
+	}
+	if single {
+		p.app.Warn("fewer than %d runs on a side: what the machine did meanwhile counts as well; let old and new take turns and append (-o jsonl)", enoughRuns)
 	}
 	switch {
 	case bad > 0:

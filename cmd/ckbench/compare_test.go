@@ -65,6 +65,38 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Where several runs stand on each side, what differs from run to run is no difference of programs.
+func TestCompareRuns(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	runs := func(level float64) (rs []*result) {
+		for range 5 {
+			rs = append(rs, noisy(rng, level*(1+0.08*rng.NormFloat64()), 2))
+		}
+		return rs
+	}
+	wrong, naive, missed := 0, 0, 0
+	for range 200 {
+		old, again := runs(0.8), runs(0.8)
+		list, _, _ := compareResults(old, again, false, 0.05, 0.05)
+		if c := list[0]; c.Unit != "run" || c.OldRuns != 5 || c.NewRuns != 5 || c.OldN != 25 {
+			t.Fatalf("%+v", c)
+		} else if c.Verdict == "regression" {
+			wrong++
+		}
+		if list, _, _ = compareResults(old[:1], again[:1], false, 0.05, 0.05); list[0].Unit != "repetition" {
+			t.Fatalf("%+v", list[0])
+		} else if list[0].Verdict == "regression" {
+			naive++
+		}
+		if list, _, _ = compareResults(old, runs(0.55), false, 0.05, 0.05); list[0].Verdict != "regression" {
+			missed++
+		}
+	}
+	if wrong > 10 || naive < 40 || missed > 2 {
+		t.Errorf("of 200 each: %d wrong by runs, %d by repetitions of one run, %d missed", wrong, naive, missed)
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	a, b := sampleResult(), sampleResult()
 	a.Host, b.Host = &measure.Host{CPU: "A", THP: "madvise"}, &measure.Host{CPU: "A", THP: "never", Governor: "performance"}

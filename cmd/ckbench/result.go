@@ -57,6 +57,8 @@ type result struct {
 	Notes     []string        `json:"notes"`
 	Host      *measure.Host   `json:"host,omitempty"`
 
+	runs [][]sample // that Samples come from, where compare read several
+
 	said int // of Notes: those that hold for the engine, which are said once
 }
 
