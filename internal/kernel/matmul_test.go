@@ -278,7 +278,7 @@ func TestMatmul(t *testing.T) {
 func TestMatmulRewritten(t *testing.T) {
 	for _, qt := range rewritten {
 		rng := rand.New(rand.NewPCG(13, uint64(qt)))
-		for _, nk := range [][2]int{{37, 3 * qt.BlockElems()}, {16, 1280}} {
+		for _, nk := range [][2]int{{37, 3 * qt.BlockElems()}, {16, 1280}, {17, 2048 + 3*qt.BlockElems()}} {
 			w := randomWeights(t, rng, qt, nk[0], nk[1])
 			if tables(t)[0].Format(qt, false).Direct {
 				t.Fatalf("%v has no panels", qt)
