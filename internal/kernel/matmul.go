@@ -114,15 +114,30 @@ func (f *Format) Matmul(s *Scratch, m *Matmul) {
 	s.Grow(f.Need(m.K))
 	a := &s.args
 	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M, Values: unsafe.Pointer(f.values)}
-	float := f.Act == ActF32 || f.Act == ActBF16
 	switch rows := m.M1 - m.M0; {
-	case f.Direct || float && rows > 1 && rows >= len(f.kernels.Small):
-		f.blocks(s, m)
-	case rows == 1 || rows < len(f.kernels.Small) || rows <= f.kernels.Few:
-		f.few(s, m)
-	default:
+	case f.tiled(rows):
 		f.tiles(s, m)
+	case f.Direct || f.float() && rows > 1 && rows >= len(f.kernels.Small):
+		f.blocks(s, m)
+	default:
+		f.few(s, m)
 	}
+}
+
+func (f *Format) float() bool { return f.Act == ActF32 || f.Act == ActBF16 }
+
+// tiled reports whether a matmul of that many rows goes tile by tile.
+func (f *Format) tiled(rows int) bool {
+	return !f.Direct && !f.float() && rows > 1 && rows >= len(f.kernels.Small) && rows > f.kernels.Few
+}
+
+// Tile is the number of neighbouring panels that a matmul of that many rows computes together. Fewer cost as much: who deals panels out
+// does it in multiples of Tile.
+func (f *Format) Tile(rows int) int {
+	if f.tiled(rows) {
+		return f.kernels.Tile
+	}
+	return 1
 }
 
 func (f *Format) check(m *Matmul) {
@@ -189,7 +204,8 @@ func (f *Format) finish(s *Scratch, m *Matmul, out []float32, r, n, rows, panels
 	a := &s.fold
 	for i := range rows {
 		row, dst := out[i*width:], (r+i)*m.YStride+n
-		*a = dot.Args{WStep: 4 * pr, Groups: slices}
+		*a = dot.Args{}
+		a.WStep, a.Groups = 4*pr, slices
 		if full > 0 {
 			a.W, a.Y, a.Panels = unsafe.Pointer(&row[0]), unsafe.Pointer(&m.Y[dst]), full
 			if m.Bias != nil {

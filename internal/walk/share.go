@@ -20,7 +20,7 @@ const (
 )
 
 // take claims units of item gen of a part that began as [lo, hi): from its begin for its owner, from its end for others, a quarter of
-// the rest but not less than grain. It returns an empty range when nothing is left.
+// the rest in multiples of grain. It returns an empty range when nothing is left.
 func (s *share) take(gen uint64, lo, hi, grain int, owner bool) (int, int) {
 	gen &= 1<<(64-2*shareBits) - 1
 	for {
@@ -32,7 +32,7 @@ func (s *share) take(gen uint64, lo, hi, grain int, owner bool) (int, int) {
 		if a >= b {
 			return 0, 0
 		}
-		n := min(max(grain, (b-a)/4), b-a)
+		n := min(max(1, (b-a)/4/grain)*grain, b-a)
 		from, to := a, a+n
 		if owner {
 			a += n
@@ -61,7 +61,8 @@ func (x *Walker) shared(i int, wk *worker, w int) {
 	}
 	s := x.w.Slots[it.W[0]]
 	pr, width, unit := s.Format.PanelRows, x.Plan.Bufs[it.Out[0].Buf].Width, it.Out[0].Unit
-	grain := max(1, shareGrain/(rows*pr*s.Format.Type.RowBytes(s.Cols)))
+	tile := s.Format.Tile(rows)
+	grain := max(1, shareGrain/(rows*pr*s.Format.Type.RowBytes(s.Cols)*tile)) * tile
 	gen := x.runs*uint64(len(x.Plan.Items)) + uint64(i)
 	for n := 0; n < x.Plan.Workers; n = max(1, 2*n) {
 		of := (w + n) % x.Plan.Workers

@@ -8,13 +8,13 @@ import (
 	"ck/internal/plan"
 )
 
-// TestShareClaims: whoever comes when, or not at all, each unit of an item is claimed once.
+// TestShareClaims: whoever comes when, or not at all, each unit of an item is claimed once, and in multiples of the grain.
 func TestShareClaims(t *testing.T) {
 	const workers = 4
 	shares := make([]share, workers)
 	gen := uint64(1<<22 - 50) // numbers come round
 	for _, units := range []int{0, 1, 3, 4, 5, 64, 1000, 20000} {
-		for _, grain := range []int{1, 7, 5000} {
+		for _, grain := range []int{1, 2, 7, 5000} {
 			for missing := -1; missing < workers; missing++ {
 				gen++
 				seen := make([]atomic.Uint32, units)
@@ -31,6 +31,9 @@ func TestShareClaims(t *testing.T) {
 								a, b := shares[of].take(gen, lo, hi, grain, n == 0)
 								if a == b {
 									break
+								}
+								if n := b - a; n%grain != 0 && n > grain {
+									t.Errorf("a claim of %d units, grain %d", n, grain)
 								}
 								for i := a; i < b; i++ {
 									seen[i].Add(1)
