@@ -301,6 +301,9 @@ func (v vec) quantize(add func(string) string) {
 	// block works on n elements at SI: |x| is compared as integers, so that NaN is largest; a block without a usable scale gets
 	// zeros at l_bad.
 	scale := func(name string, n int) {
+		for i := 0; i < 4*n; i += 64 { // rows are quantized side by side, 256 elements of each after another
+			v.p("PREFETCHT0 %d(SI)", 1024+i)
+		}
 		v.o("VMOVUPS", f32(0, "SI"), reg(2))
 		v.and(row("intc", 0), reg(2), reg(2))
 		for i := 1; i < n/16; i++ {

@@ -51,7 +51,8 @@ func BF16ToF32(w Width, dst []float32, src []uint16) {
 }
 
 func narrow(w Width, o op, dst []uint16, src []float32) {
-	k := Args{Dst: ptr(dst), A: ptr(src), N: len(src) &^ 15}
+	var k Args
+	k.Dst, k.A, k.N = ptr(dst), ptr(src), len(src)&^15
 	if k.N > 0 {
 		run(w, o, &k)
 	}
@@ -67,7 +68,8 @@ func narrow(w Width, o op, dst []uint16, src []float32) {
 }
 
 func widen(w Width, o op, dst []float32, src []uint16) {
-	k := Args{Dst: ptr(dst), A: ptr(src), N: len(src) &^ 15}
+	var k Args
+	k.Dst, k.A, k.N = ptr(dst), ptr(src), len(src)&^15
 	if k.N > 0 {
 		run(w, o, &k)
 	}
@@ -130,7 +132,9 @@ func Q8(w Width, q []int8, d []float32, sum []int32, x []float32) {
 	q, d, sum = q[:32*nb], d[:nb], sum[:nb]
 	if w != Go {
 		if nb > 0 {
-			run(w, opQ8, &Args{Dst: ptr(q), A: ptr(x), D: ptr(d), Sum: ptr(sum), N: 32 * nb})
+			var k Args
+			k.Dst, k.A, k.D, k.Sum, k.N = ptr(q), ptr(x), ptr(d), ptr(sum), 32*nb
+			run(w, opQ8, &k)
 		}
 		return
 	}
@@ -150,7 +154,9 @@ func Q8K(w Width, q []int8, d []float32, sum []int32, x []float32) {
 	q, d, sum = q[:256*nb], d[:nb], sum[:16*nb]
 	if w != Go {
 		if nb > 0 {
-			run(w, opQ8K, &Args{Dst: ptr(q), A: ptr(x), D: ptr(d), Sum: ptr(sum), N: 256 * nb})
+			var k Args
+			k.Dst, k.A, k.D, k.Sum, k.N = ptr(q), ptr(x), ptr(d), ptr(sum), 256*nb
+			run(w, opQ8K, &k)
 		}
 		return
 	}

@@ -22,7 +22,8 @@ const (
 )
 
 // Args are the operands of one kernel call; pointers may be to float32, 16-bit or int8 elements. N is a multiple of the kernel's
-// step: 16 elements, 32 for Q8, 256 for Q8K.
+// step: 16 elements, 32 for Q8, 256 for Q8K. Callers set field by field: the compiler makes a composite literal beside its place and
+// copies it at once, in loads wider than the stores just made, which wait for those (10 ns of a call).
 type Args struct {
 	Dst, A, B, C unsafe.Pointer
 	D, Sum       unsafe.Pointer // quantization: scales (float32) and sums (int32)
@@ -64,7 +65,8 @@ func vec(w Width, o op, dst, a, b []float32, s float32) {
 	if b != nil {
 		b = b[:n]
 	}
-	k := Args{Dst: ptr(dst), A: ptr(a), B: ptr(b), N: n &^ 15, S: s}
+	var k Args
+	k.Dst, k.A, k.B, k.N, k.S = ptr(dst), ptr(a), ptr(b), n&^15, s
 	if k.N > 0 {
 		run(w, o, &k)
 	}
@@ -75,7 +77,7 @@ func vec(w Width, o op, dst, a, b []float32, s float32) {
 		if b != nil {
 			copy(q[:], b[i:])
 		}
-		k = Args{Dst: ptr(p[:]), A: ptr(p[:]), B: ptr(q[:]), N: 16, S: s}
+		k.Dst, k.A, k.B, k.N = ptr(p[:]), ptr(p[:]), ptr(q[:]), 16
 		run(w, o, &k)
 		copy(dst[i:], p[:n])
 	}
@@ -144,7 +146,8 @@ const Lanes = 16
 func SumSquares(w Width, x []float32) float32 {
 	var l [Lanes]float32
 	if w != Go {
-		k := Args{Dst: ptr(l[:]), A: ptr(x), N: len(x) &^ 15}
+		var k Args
+		k.Dst, k.A, k.N = ptr(l[:]), ptr(x), len(x)&^15
 		if k.N > 0 {
 			run(w, opSumSq, &k)
 		}
@@ -162,15 +165,11 @@ func SumSquares(w Width, x []float32) float32 {
 	return Fold(&l)
 }
 
-// Fold adds sixteen lanes in the fixed order.
+// Fold adds sixteen lanes in the fixed order: l and l+8, then l+4, l+2, l+1.
 func Fold(l *[Lanes]float32) float32 {
-	s := *l
-	for n := Lanes / 2; n > 0; n /= 2 {
-		for i := range n {
-			s[i] += s[i+n]
-		}
-	}
-	return s[0]
+	a, b, c, d := l[0]+l[8], l[1]+l[9], l[2]+l[10], l[3]+l[11]
+	e, f, g, h := l[4]+l[12], l[5]+l[13], l[6]+l[14], l[7]+l[15]
+	return ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 // SiLUMul is dst[i] = silu(g[i]) * u[i], silu(x) = x*sigmoid(x) = x*n/(1+e) with e = exp(-|x|), n = 1 or, for x < 0, e.
@@ -271,8 +270,9 @@ func Rope(w Width, x, cos, sin []float32, neox bool) {
 	var p [4][16]float32 // first half, second half, cos, sin of the tail
 	copy(p[2][:], cos[n:])
 	copy(p[3][:], sin[n:])
-	tail := Args{B: ptr(p[2][:]), C: ptr(p[3][:]), N: 16}
-	k := Args{B: ptr(cos), C: ptr(sin), N: n}
+	var k, tail Args
+	k.B, k.C, k.N = ptr(cos), ptr(sin), n
+	tail.B, tail.C, tail.N = ptr(p[2][:]), ptr(p[3][:]), 16
 	if neox {
 		lo, hi := x[:h], x[h:]
 		if n > 0 {
@@ -312,7 +312,8 @@ func Blend(w Width, dst, a, b []float32, s, t float32) {
 	}
 	n := len(dst)
 	a, b = a[:n], b[:n]
-	k := Args{Dst: ptr(dst), A: ptr(a), B: ptr(b), N: n &^ 15, S: s, T: t}
+	var k Args
+	k.Dst, k.A, k.B, k.N, k.S, k.T = ptr(dst), ptr(a), ptr(b), n&^15, s, t
 	if k.N > 0 {
 		run(w, opBlend, &k)
 	}
@@ -321,7 +322,7 @@ func Blend(w Width, dst, a, b []float32, s, t float32) {
 		i := k.N
 		copy(p[:], a[i:])
 		copy(q[:], b[i:])
-		k = Args{Dst: ptr(p[:]), A: ptr(p[:]), B: ptr(q[:]), N: 16, S: s, T: t}
+		k.Dst, k.A, k.B, k.N = ptr(p[:]), ptr(p[:]), ptr(q[:]), 16
 		run(w, opBlend, &k)
 		copy(dst[i:], p[:n])
 	}

@@ -210,14 +210,21 @@ func (f *KVFormat) attend(s *AttnScratch, heads []Attend, q0, n int) {
 	}
 	all := len(heads) * n
 	acc := s.acc[:all*pl]
-	for i := range all {
-		initState(acc[i*pl:][:pl])
-	}
 	lo, hi := heads[0].visible(q0, n)
-	for c := lo / ChunkKeys; c*ChunkKeys < hi; c++ {
-		f.chunk(s, heads, c, q0, n, s.parts)
+	if first := lo / ChunkKeys; lo < hi && hi <= (first+1)*ChunkKeys { // one chunk is its own merge
+		f.chunk(s, heads, first, q0, n, acc)
 		for i := range all {
-			f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])
+			foldState(acc[i*pl:])
+		}
+	} else {
+		for i := range all {
+			initState(acc[i*pl:][:pl])
+		}
+		for c := first; c*ChunkKeys < hi; c++ {
+			f.chunk(s, heads, c, q0, n, s.parts)
+			for i := range all {
+				f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])
+			}
 		}
 	}
 	for i := range all {
@@ -301,9 +308,11 @@ func (f *KVFormat) scaleQueries(dst []float32, a *Attend, q0, n int) {
 	if a.Softcap == 0 {
 		scale = float32(float64(scale) * math.Log2E)
 	}
-	for i := range n {
+	for i := 0; i < n; { // the heads of a row lie side by side
 		r, g := (q0+i)/a.G, (q0+i)%a.G
-		elem.Scale(f.ew, dst[i*f.D:][:f.D], a.Q[r*a.QStride+g*f.D:][:f.D], scale)
+		m := min(a.G-g, n-i)
+		elem.Scale(f.ew, dst[i*f.D:][:m*f.D], a.Q[r*a.QStride+g*f.D:][:m*f.D], scale)
+		i += m
 	}
 }
 
@@ -418,10 +427,9 @@ func (f *KVFormat) block(s *AttnScratch, a *Attend, b, q0, n int, q, parts []flo
 	pl := f.PartLen()
 	f.open(s, a, b, n, next)
 	k := &s.args
-	*k = attn.Args{
-		K: s.kb, V: s.vb, QStride: 4 * f.D, S: unsafe.Pointer(&s.s[0]), OStride: 4 * pl,
-		D: f.D, NV: f.dvp / 16, VStride: s.stride, VSStride: 4 * f.vn,
-	}
+	*k = attn.Args{}
+	k.K, k.V, k.VStride, k.VSStride, k.D, k.NV = s.kb, s.vb, s.stride, 4*f.vn, f.D, f.dvp/16
+	k.QStride, k.S, k.OStride = 4*f.D, unsafe.Pointer(&s.s[0]), 4*pl
 	if f.quantized() {
 		k.KS, k.VS = unsafe.Pointer(&s.ks[0]), unsafe.Pointer(&s.vs[0])
 	}
@@ -549,10 +557,20 @@ func (f *KVFormat) edge(s *AttnScratch, a *Attend, b, q0, i, m int, states []flo
 	k.S = unsafe.Pointer(&s.s[0])
 }
 
-// merge adds a part to acc, whose sum is already folded. A part that saw nothing changes no bit.
+// foldState makes the state of a part one of merged parts: the sum in lane 0.
+func foldState(st []float32) {
+	st[attn.StateSum] = elem.Fold((*[16]float32)(st[attn.StateSum:]))
+}
+
+// merge adds a part to acc, whose sum is already folded. A part that saw nothing changes no bit; the first that saw something is copied.
 func (f *KVFormat) merge(acc, part []float32) {
 	sum := elem.Fold((*[16]float32)(part[attn.StateSum:]))
-	if sum == 0 {
+	switch {
+	case sum == 0:
+		return
+	case acc[attn.StateSum] == 0:
+		copy(acc, part)
+		acc[attn.StateSum] = sum
 		return
 	}
 	m := max(acc[attn.StateMax], part[attn.StateMax])
