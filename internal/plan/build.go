@@ -140,35 +140,36 @@ func (b *builder) finish(it Item, v graph.ValueID, unit int) {
 // colCut cuts width columns into units of grain columns (the last may be short).
 func colCut(width, grain int) Cut { return Cut{By: Cols, N: (width + grain - 1) / grain} }
 
-// likeProducer takes over the cut of the input's producer, so that no barrier is needed between the two; where that was not by
-// columns: rows for prompts, columns of quantGrain else.
-func (b *builder) likeProducer(v graph.ValueID, grain int) (Cut, int) {
+// rowCut is how items that work row by row on value v are cut. For prompts by rows: where workers write columns of the same rows, what a core
+// fetches ahead at the end of its columns is what another one is about to write; with two workers an activation or a norm in place took 2.4
+// times as long for each element. Few rows are cut as v's producer was, so that no barrier is needed between the two, or where
+// that was not by columns, in columns of quantGrain.
+func (b *builder) rowCut(v graph.ValueID, grain int) (Cut, int) {
 	p := b.vals[v]
-	if p.cut.By == Cols && p.unit%grain == 0 && !b.m.Separate {
-		return p.cut, p.unit
-	}
-	if b.p.Class == Many {
+	switch {
+	case b.p.Class == Many:
 		return Cut{By: Rows}, 0
+	case p.cut.By == Cols && p.unit%grain == 0 && !b.m.Separate:
+		return p.cut, p.unit
 	}
 	return colCut(b.p.G.Width(v), grain), grain
 }
 
 func (b *builder) elementwise(it Item, s *graph.Step) {
 	var unit int
-	it.Cut, unit = b.likeProducer(s.In[0], min(quantGrain, b.p.G.Width(s.In[0])))
+	it.Cut, unit = b.rowCut(s.In[0], min(quantGrain, b.p.G.Width(s.In[0])))
 	for _, v := range s.In {
 		it.In = append(it.In, b.vals[v].op.cols(unit))
 	}
 	b.finish(it, s.Out[0], unit)
 }
 
-// norm: whole rows are cut by rows for prompts; for few rows every worker sums the whole row and writes its columns. Group norms
-// are cut as the heads' producer was.
+// norm: whole rows are cut by rows for prompts; for few rows every worker sums the whole row and writes its columns.
 func (b *builder) norm(it Item, op graph.Norm, s *graph.Step) {
 	it.Do = Norm
 	x, width := b.vals[s.In[0]].op, b.p.G.Width(s.In[0])
 	if op.Group != 0 && op.Group != width {
-		cut, unit := b.likeProducer(s.In[0], op.Group)
+		cut, unit := b.rowCut(s.In[0], op.Group)
 		it.Cut, it.In = cut, []Operand{x.cols(unit)}
 		b.finish(it, s.Out[0], unit)
 		return
@@ -193,7 +194,7 @@ func (b *builder) activations(v graph.ValueID, kind kernel.ActKind) Operand {
 	}
 	g := b.p.G.Values[v]
 	a := b.buffer(Buffer{Name: g.Name + "." + kind.String(), Width: g.Width, Act: true, Kind: kind, Picked: g.Picked})
-	cut, unit := b.likeProducer(v, quantGrain)
+	cut, unit := b.rowCut(v, quantGrain)
 	b.emit(Item{Do: Quant, Name: g.Name, In: []Operand{b.vals[v].op.cols(unit)}, Out: []Operand{a.cols(unit)}, Cut: cut, Picked: g.Picked})
 	b.acts[key] = a
 	return a.all()
@@ -233,8 +234,8 @@ func (b *builder) matmul(it Item, op graph.Matmul, i int) (int, error) {
 }
 
 // matmulUnit chooses the columns per unit: whole KV heads for q, k, v where panels allow it and heads divide over the workers, so
-// that everything up to attention stays with one worker; blocks of quantGrain where there are enough of them, so that activation
-// and quantization need no barrier; else single panels.
+// that for few rows everything up to attention stays with one worker; blocks of quantGrain where there are enough of them, so that
+// activation and quantization need no barrier; else single panels.
 func (b *builder) matmulUnit(i int, f *kernel.Format) int {
 	g := b.p.G
 	s := &g.Steps[i]
@@ -286,7 +287,7 @@ func (b *builder) headsOf(v graph.ValueID, from int) (int, bool) {
 func (b *builder) rotate(it Item, op graph.Rotate, s *graph.Step) {
 	a := b.anglesOf(op.Table)
 	it.Do, it.Rope = Rope, op.Table
-	cut, unit := b.likeProducer(s.In[0], op.D)
+	cut, unit := b.rowCut(s.In[0], op.D)
 	it.Cut = cut
 	it.In = []Operand{b.vals[s.In[0]].op.cols(unit), a[0].all(), a[1].all()}
 	if cut.By == Rows {
@@ -314,17 +315,16 @@ func (b *builder) anglesOf(table int) [2]Operand {
 func (b *builder) attend(it Item, op graph.Attend, s *graph.Step) {
 	g := b.p.G
 	c := g.Caches[op.Cache]
-	q, k, v := b.vals[s.In[0]], b.vals[s.In[1]], b.vals[s.In[2]]
+	q, k, v := b.vals[s.In[0]].op, b.vals[s.In[1]].op, b.vals[s.In[2]].op
 	cache := b.buffer(Buffer{Name: fmt.Sprintf("kv.%d", op.Cache), Width: c.KVHeads, Cache: 1 + op.Cache})
 	it.Cache = op.Cache
 
 	st := Item{Do: Store, Name: it.Name, Steps: it.Steps, Op: op, Cache: op.Cache}
 	heads := Cut{By: Cols, N: c.KVHeads}
-	own := k.cut == heads && v.cut == heads && k.unit == c.D && v.unit == c.Dv // who made a head stores it
-	if b.p.Class == Many && !own {
-		st.Cut, st.In, st.Out = Cut{By: Rows}, []Operand{k.op.cols(0), v.op.cols(0)}, []Operand{cache.cols(0)}
+	if b.p.Class == Many {
+		st.Cut, st.In, st.Out = Cut{By: Rows}, []Operand{k.cols(0), v.cols(0)}, []Operand{cache.cols(0)}
 	} else {
-		st.Cut, st.In, st.Out = heads, []Operand{k.op.cols(c.D), v.op.cols(c.Dv)}, []Operand{cache.cols(1)}
+		st.Cut, st.In, st.Out = heads, []Operand{k.cols(c.D), v.cols(c.Dv)}, []Operand{cache.cols(1)}
 	}
 	b.emit(st)
 
@@ -338,18 +338,19 @@ func (b *builder) attend(it Item, op graph.Attend, s *graph.Step) {
 	default:
 		parts := b.buffer(Buffer{Name: "parts", Parts: true, Width: c.KVHeads})
 		b.emit(Item{Do: AttendChunks, Name: it.Name, Steps: it.Steps, Op: op, Cache: op.Cache, Cut: Cut{By: Split, N: c.KVHeads},
-			In: []Operand{q.op.all(), cache.all()}, Out: []Operand{parts.cols(1)}})
+			In: []Operand{q.all(), cache.all()}, Out: []Operand{parts.cols(1)}})
 		it.Do, it.Cut = AttendMerge, heads
 		it.In = []Operand{parts.all()}
 		b.finish(it, s.Out[0], oUnit)
 		return
 	}
-	it.In = []Operand{q.op.cols(qUnit), cache.cols(1)}
+	it.In = []Operand{q.cols(qUnit), cache.cols(1)}
 	b.finish(it, s.Out[0], oUnit)
 }
 
 // share makes the last of matmuls in a row shared: the workers, which do not get equal parts of a memory or of a machine that others use
-// as well, are done with it at the same time. That costs a barrier behind v and up, whose readers stay with the columns' owners otherwise.
+// as well, are done with it at the same time. For few rows that costs a barrier behind v and up, whose readers stay with the columns' owners
+// otherwise.
 func (b *builder) share() {
 	if b.m.Workers == 1 {
 		return
