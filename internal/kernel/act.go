@@ -5,6 +5,7 @@
 package kernel
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"ck/internal/quant"
@@ -22,6 +23,21 @@ const (
 
 func (k ActKind) String() string { return [...]string{"f32", "bf16", "q8", "q8k"}[k] }
 
+// Sums says which sums of elements an Act holds beside its scales: matmuls whose weights have an offset or a minimum need one of them. What
+// nobody reads is not made: writing it took more than half of the time of quantizing.
+type Sums uint8
+
+const (
+	SumD   Sums = 1 << iota // SD: Q4_1, Q5_1
+	Sum8                    // N8: Q4_0
+	Sum16                   // N16: Q5_0
+	Sum128                  // N128: Q8_0
+	Sum32                   // N32: Q6_K, Q2_K, codes
+	SumP                    // P: Q4_K, Q5_K
+
+	AllSums = 1<<iota - 1
+)
+
 // Act is a batch of M activation rows of K elements in the form of its kind. The arrays are views into memory of the caller
 // (ActBytes, MakeAct); per-block arrays are [block][M], so that a micro-kernel of several rows reads neighbours.
 //
@@ -29,6 +45,7 @@ func (k ActKind) String() string { return [...]string{"f32", "bf16", "q8", "q8k"
 // a block with amax < 1e-30 has d = 0 and q = 0. Elements beyond K, up to Kp, are zero.
 type Act struct {
 	Kind     ActKind
+	Sums     Sums
 	M, K, Kp int // Kp: K rounded up (ActBF16: to 32, ActQ8: to 64, ActQ8K: to 256; ActF32: K itself)
 
 	F  []float32 // ActF32: the rows, FStride floats apart (a view of the producer's buffer)
@@ -36,7 +53,7 @@ type Act struct {
 	H  []uint16 // ActBF16: [M][Kp]
 	Q  []int8   // ActQ8, ActQ8K: [M][Kp]
 
-	// Per-block data; nb = Kp/32 or Kp/256 blocks.
+	// Per-block data; nb = Kp/32 or Kp/256 blocks. Sums that are not asked for are nil.
 	D    []float32 // scale d: [nb][M]
 	SD   []float32 // ActQ8: d * float32(sum of q): [nb][M]
 	N8   []int32   // ActQ8: -8 * sum of q: [nb][M] (offset of unsigned 4-bit weights)
@@ -68,16 +85,23 @@ func (k ActKind) padded(n int) int {
 }
 
 // ActBytes is the memory that MakeAct needs for m rows of k elements, in bytes (0 for ActF32, which is a view).
-func ActBytes(kind ActKind, m, k int) int {
+func ActBytes(kind ActKind, sums Sums, m, k int) int {
 	kp := kind.padded(k)
 	nb := kp / kind.blockElems()
+	n := align64(m*kp) + align64(4*nb*m)
 	switch kind {
 	case ActBF16:
 		return align64(2 * m * kp)
 	case ActQ8:
-		return align64(m*kp) + 5*align64(4*nb*m)
+		return n + bits.OnesCount8(uint8(sums&(SumD|Sum8|Sum16|Sum128)))*align64(4*nb*m)
 	case ActQ8K:
-		return align64(m*kp) + align64(4*nb*m) + align64(64*nb*m) + align64(16*nb*m)
+		if sums&Sum32 != 0 {
+			n += align64(64 * nb * m)
+		}
+		if sums&SumP != 0 {
+			n += align64(16 * nb * m)
+		}
+		return n
 	}
 	return 0
 }
@@ -93,24 +117,32 @@ func ActRows(m int) int {
 }
 
 // MakeAct lays an Act of m rows of k elements out in mem (64-byte aligned, at least ActBytes long). For ActF32 set F and FS.
-func MakeAct(kind ActKind, mem []byte, m, k int) Act {
-	a := Act{Kind: kind, M: m, K: k, Kp: kind.padded(k)}
+func MakeAct(kind ActKind, sums Sums, mem []byte, m, k int) Act {
+	a := Act{Kind: kind, Sums: sums, M: m, K: k, Kp: kind.padded(k)}
 	nb := a.Kp / kind.blockElems()
+	ints := func(sum Sums, n int) (x []int32) {
+		if sums&sum != 0 {
+			x, mem = cut[int32](mem, n*m)
+		}
+		return x
+	}
 	switch kind {
 	case ActBF16:
 		a.H, _ = cut[uint16](mem, m*a.Kp)
 	case ActQ8:
 		a.Q, mem = cut[int8](mem, m*a.Kp)
 		a.D, mem = cut[float32](mem, nb*m)
-		a.SD, mem = cut[float32](mem, nb*m)
-		a.N8, mem = cut[int32](mem, nb*m)
-		a.N16, mem = cut[int32](mem, nb*m)
-		a.N128, _ = cut[int32](mem, nb*m)
+		if sums&SumD != 0 {
+			a.SD, mem = cut[float32](mem, nb*m)
+		}
+		a.N8, a.N16, a.N128 = ints(Sum8, nb), ints(Sum16, nb), ints(Sum128, nb)
 	case ActQ8K:
 		a.Q, mem = cut[int8](mem, m*a.Kp)
 		a.D, mem = cut[float32](mem, nb*m)
-		a.N32, mem = cut[int32](mem, nb*16*m)
-		a.P, _ = cut[int16](mem, nb*m*8)
+		a.N32 = ints(Sum32, nb*16)
+		if sums&SumP != 0 {
+			a.P, _ = cut[int16](mem, nb*m*8)
+		}
 	}
 	return a
 }

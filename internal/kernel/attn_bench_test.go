@@ -130,7 +130,7 @@ func BenchmarkElem(b *testing.B) {
 	for _, tier := range vectorTiers() {
 		tab := elemFor(tier)
 		for _, kind := range []ActKind{ActBF16, ActQ8, ActQ8K} {
-			a := MakeAct(kind, make([]byte, ActBytes(kind, 1, n)), 1, n)
+			a := MakeAct(kind, AllSums, make([]byte, ActBytes(kind, AllSums, 1, n)), 1, n)
 			b.Run(fmt.Sprintf("Quantize/isa=%v/act=%v/K=%d", tier, kind, n), func(b *testing.B) {
 				shortOnCPU(b, n, "Gelem/s", func(int) { tab.Quantize(&a, 0, 0, n, x) })
 			})

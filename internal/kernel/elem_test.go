@@ -381,11 +381,11 @@ func TestConversions(t *testing.T) {
 // actBytes quantizes m rows of k elements in pieces and returns all memory of the Act.
 func actBytes(t *testing.T, tier isa.Tier, kind ActKind, x [][]float32, pieces int) ([]byte, *Act) {
 	m, k := len(x), len(x[0])
-	mem := make([]byte, ActBytes(kind, m, k)+64)
+	mem := make([]byte, ActBytes(kind, AllSums, m, k)+64)
 	for i := range mem {
 		mem[i] = 0xee
 	}
-	a := MakeAct(kind, mem[:ActBytes(kind, m, k)], m, k)
+	a := MakeAct(kind, AllSums, mem[:ActBytes(kind, AllSums, m, k)], m, k)
 	tab := elemFor(tier)
 	for r, row := range x {
 		for k0 := 0; k0 < k; {
@@ -397,7 +397,7 @@ func actBytes(t *testing.T, tier isa.Tier, kind ActKind, x [][]float32, pieces i
 			k0 = k1
 		}
 	}
-	for _, b := range mem[ActBytes(kind, m, k):] {
+	for _, b := range mem[ActBytes(kind, AllSums, m, k):] {
 		if b != 0xee {
 			t.Fatalf("%v %v: wrote beyond its memory", tier, kind)
 		}
@@ -516,8 +516,8 @@ func TestElemAllocatesNothing(t *testing.T) {
 	for _, tier := range vectorTiers() {
 		tab := elemFor(tier)
 		x, w := make([]float32, 100), make([]float32, 100)
-		mem := make([]byte, ActBytes(ActQ8, 1, 100))
-		a := MakeAct(ActQ8, mem, 1, 100)
+		mem := make([]byte, ActBytes(ActQ8, AllSums, 1, 100))
+		a := MakeAct(ActQ8, AllSums, mem, 1, 100)
 		if n := testing.AllocsPerRun(10, func() {
 			tab.RMSNorm(x, x, w, 1e-5)
 			tab.SiLUMul(x, x, w)

@@ -143,8 +143,9 @@ func (f *Format) Tile(rows int) int {
 func (f *Format) check(m *Matmul) {
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
 	switch {
-	case m.X.Kind != f.Act || m.X.K != m.K:
-		panic(fmt.Sprintf("kernel: matmul of %v: activations are %v with K %d, want %v with %d", f.Type, m.X.Kind, m.X.K, f.Act, m.K))
+	case m.X.Kind != f.Act || m.X.K != m.K || m.X.Sums&f.Sums != f.Sums:
+		panic(fmt.Sprintf("kernel: matmul of %v: activations are %v with K %d and sums %b, want %v with %d and %b", f.Type, m.X.Kind, m.X.K, m.X.Sums,
+			f.Act, m.K, f.Sums))
 	case m.K <= 0, m.K%f.Type.BlockElems() != 0, m.Slices != 1 && m.Slices != 2 && m.Slices != 4 && m.Slices != 8,
 		m.Slices > 1 && m.K%(m.Slices*f.GroupK) != 0:
 		panic(fmt.Sprintf("kernel: matmul of %v: K %d in %d slices", f.Type, m.K, m.Slices))
@@ -166,12 +167,12 @@ func (f *Format) bind(a *dot.Args, x *Act, row, k int) {
 		i := k/32*x.M + row
 		a.X, a.XStride = unsafe.Pointer(&x.Q[row*x.Kp+k]), x.Kp
 		a.D = unsafe.Pointer(&x.D[i])
-		switch f.layout {
-		case dot.Q8_0:
+		switch f.Sums {
+		case Sum128:
 			a.B = unsafe.Pointer(&x.N128[i])
-		case dot.Q4_0:
+		case Sum8:
 			a.B = unsafe.Pointer(&x.N8[i])
-		case dot.Q5_0:
+		case Sum16:
 			a.B = unsafe.Pointer(&x.N16[i])
 		default:
 			a.SD = unsafe.Pointer(&x.SD[i])
@@ -180,10 +181,9 @@ func (f *Format) bind(a *dot.Args, x *Act, row, k int) {
 		i := k / 256 * x.M
 		a.X, a.XStride = unsafe.Pointer(&x.Q[row*x.Kp+k]), x.Kp
 		a.D = unsafe.Pointer(&x.D[i+row])
-		switch f.layout {
-		case dot.Q6_K, dot.Q2_K, dot.Code4:
+		if f.Sums == Sum32 {
 			a.B = unsafe.Pointer(&x.N32[16*i+row])
-		default:
+		} else {
 			a.B = unsafe.Pointer(&x.P[8*(i+row)])
 		}
 	}

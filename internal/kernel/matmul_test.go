@@ -55,7 +55,7 @@ var rewritten = []quant.Type{quant.IQ4_NL, quant.Q1_0, quant.Q2_0, quant.Q3_K, q
 // plainAct fills an Act by the words of its doc comment.
 func plainAct(t testing.TB, kind ActKind, x [][]float32) *Act {
 	m, k := len(x), len(x[0])
-	a := MakeAct(kind, testkit.Guarded[byte](t, align64(ActBytes(kind, m, k))), m, k)
+	a := MakeAct(kind, AllSums, testkit.Guarded[byte](t, align64(ActBytes(kind, AllSums, m, k))), m, k)
 	if kind == ActF32 {
 		a.FS = k + 3
 		a.F = testkit.Guarded[float32](t, (m-1)*a.FS+k)

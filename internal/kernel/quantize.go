@@ -66,27 +66,46 @@ func (t *ElemTable) quantize256(a *Act, m, rows, k, end int, x []float32, stride
 	}
 	for b := range n / 32 {
 		i := (k/32+b)*a.M + m
-		ds, sd := a.D[i:][:rows], a.SD[i:][:rows]
-		n8, n16, n128 := a.N8[i:][:rows], a.N16[i:][:rows], a.N128[i:][:rows]
-		for r := range rows {
-			s := sum[r][b]
-			ds[r], sd[r] = d[r][b], d[r][b]*float32(s)
-			n8[r], n16[r], n128[r] = -8*s, -16*s, -128*s
+		ds := a.D[i:][:rows]
+		for r := range ds {
+			ds[r] = d[r][b]
 		}
+		if a.SD != nil {
+			sd := a.SD[i:][:rows]
+			for r := range sd {
+				sd[r] = d[r][b] * float32(sum[r][b])
+			}
+		}
+		spread(a.N8, i, rows, b, -8, &sum)
+		spread(a.N16, i, rows, b, -16, &sum)
+		spread(a.N128, i, rows, b, -128, &sum)
+	}
+}
+
+// spread stores factor times the sums with number j of a tile of rows at dst[i:], unless dst is nil.
+func spread(dst []int32, i, rows, j int, factor int32, sum *[quantTile][16]int32) {
+	if dst == nil {
+		return
+	}
+	dst = dst[i:][:rows]
+	for r := range dst {
+		dst[r] = factor * sum[r][j]
 	}
 }
 
 // spreadQ8K stores scales and sums of block b of a tile of rows.
 func (a *Act) spreadQ8K(m, rows, b int, d *[quantTile][8]float32, sum *[quantTile][16]int32) {
 	for j := range 16 {
-		n32 := a.N32[(16*b+j)*a.M+m:][:rows]
-		for r := range rows {
-			n32[r] = -32 * sum[r][j]
-		}
+		spread(a.N32, (16*b+j)*a.M+m, rows, j, -32, sum)
 	}
 	ds := a.D[b*a.M+m:][:rows]
-	for r := range rows {
+	for r := range ds {
 		ds[r] = d[r][0]
+	}
+	if a.P == nil {
+		return
+	}
+	for r := range rows {
 		s, p := &sum[r], a.P[8*(b*a.M+m+r):][:8]
 		for j := range p {
 			p[j] = int16(s[2*j] + s[2*j+1])

@@ -21,8 +21,8 @@ func TestQuantizeRows(t *testing.T) {
 					for i := range x {
 						x[i] = float32(rng.NormFloat64() * 3)
 					}
-					one, many := make([]byte, ActBytes(kind, rows, k)), make([]byte, ActBytes(kind, rows, k))
-					a, b := MakeAct(kind, one, rows, k), MakeAct(kind, many, rows, k)
+					one, many := make([]byte, ActBytes(kind, AllSums, rows, k)), make([]byte, ActBytes(kind, AllSums, rows, k))
+					a, b := MakeAct(kind, AllSums, one, rows, k), MakeAct(kind, AllSums, many, rows, k)
 					for m := range rows {
 						tab.Quantize(&a, m, 0, k, x[m*stride:][:k])
 					}

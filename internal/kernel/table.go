@@ -22,6 +22,7 @@ type Table struct {
 type Format struct {
 	Type quant.Type
 	Act  ActKind
+	Sums Sums // of the activations that matmuls read
 
 	PanelRows  int // weight rows of a panel
 	GroupK     int // elements along K of a group; slices of K are whole groups
@@ -140,6 +141,10 @@ var layouts = map[quant.Type]struct {
 	quant.TQ2_0:   {dot.Code4, ActQ8K},
 }
 
+// sums are what kernels of integer layouts read of activations beside scales and elements.
+var sums = map[dot.Layout]Sums{dot.Q8_0: Sum128, dot.Q4_0: Sum8, dot.Q5_0: Sum16, dot.Q4_1: SumD, dot.Q5_1: SumD,
+	dot.Q6_K: Sum32, dot.Q2_K: Sum32, dot.Code4: Sum32, dot.Q4_K: SumP, dot.Q5_K: SumP}
+
 // recodeElems is how many elements of a row are rewritten at a time: whole blocks of every type, whole groups of every layout; one to two
 // KiB of the file in a row, so that the memory's prefetchers see 16 streams, and 16 rows of the result stay in the second-level cache.
 const recodeElems = 2048
@@ -150,7 +155,7 @@ var recoded = sync.Pool{New: func() any { return new([16][recodeElems / 32 * 34]
 func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
 	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true}
 	if l, ok := layouts[t]; ok && l.act == act {
-		f.layout, f.Direct = l.layout, false
+		f.layout, f.Direct, f.Sums = l.layout, false, sums[l.layout]
 		switch {
 		case l.layout == dot.Code4:
 			f.recode, f.values = quant.Codes, quant.CodeValues(t)

@@ -183,17 +183,19 @@ func (b *builder) norm(it Item, op graph.Norm, s *graph.Step) {
 	b.finish(it, s.Out[0], quantGrain)
 }
 
-// activations is the operand of value v in the form that kind asks for; the item that makes it is emitted at its first use.
-func (b *builder) activations(v graph.ValueID, kind kernel.ActKind) Operand {
+// activations is the operand of value v in the form that weights of format f ask for; the item that makes it is emitted at its first use.
+func (b *builder) activations(v graph.ValueID, f *kernel.Format) Operand {
+	kind := f.Act
 	if kind == kernel.ActF32 {
 		return b.vals[v].op.all()
 	}
 	key := actKey{v, kind}
 	if a, ok := b.acts[key]; ok {
+		b.p.Bufs[a.Buf].Sums |= f.Sums
 		return a.all()
 	}
 	g := b.p.G.Values[v]
-	a := b.buffer(Buffer{Name: g.Name + "." + kind.String(), Width: g.Width, Act: true, Kind: kind, Picked: g.Picked})
+	a := b.buffer(Buffer{Name: g.Name + "." + kind.String(), Width: g.Width, Act: true, Kind: kind, Sums: f.Sums, Picked: g.Picked})
 	cut, unit := b.rowCut(v, quantGrain)
 	b.emit(Item{Do: Quant, Name: g.Name, In: []Operand{b.vals[v].op.cols(unit)}, Out: []Operand{a.cols(unit)}, Cut: cut, Picked: g.Picked})
 	b.acts[key] = a
@@ -214,7 +216,7 @@ func (b *builder) matmul(it Item, op graph.Matmul, i int) (int, error) {
 	}
 	b.p.Formats[s.W[0]] = f
 	it.Do, it.Bias = Matmul, len(s.W) == 2
-	it.In = []Operand{b.activations(s.In[0], f.Act)}
+	it.In = []Operand{b.activations(s.In[0], f)}
 	out, skip := s.Out[0], 0
 	if i+1 < len(g.Steps) && b.uses[out] == 1 && !b.m.Separate {
 		next := &g.Steps[i+1]
@@ -520,7 +522,7 @@ func take(free *[]place, arena *int, n int) int {
 func (p *Plan) bufBytes(buf *Buffer) int {
 	rows := pickRows(buf.Picked, p.MaxRows, p.MaxPicks)
 	if buf.Act {
-		return (kernel.ActBytes(buf.Kind, kernel.ActRows(rows), buf.Width) + 63) &^ 63
+		return (kernel.ActBytes(buf.Kind, buf.Sums, kernel.ActRows(rows), buf.Width) + 63) &^ 63
 	}
 	return (4*rows*buf.Width + 63) &^ 63
 }

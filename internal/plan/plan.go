@@ -72,6 +72,7 @@ type Buffer struct {
 	Width  int            // elements of a row, in the unit that operands count columns in
 	Act    bool           // holds an Act of kind Kind
 	Kind   kernel.ActKind // of an Act
+	Sums   kernel.Sums    // of an Act: what its readers need
 	Cache  int            // 1 + index of the cache that this buffer stands for; 0: memory of the arena
 	Parts  bool           // partial results of attention: memory that the walk sizes
 	Picked bool           // rows are the picked ones

@@ -102,7 +102,7 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 	x.batch = b
 	for i := range x.Plan.Bufs {
 		if buf := &x.Plan.Bufs[i]; buf.Act {
-			x.acts[i] = kernel.MakeAct(buf.Kind, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Picked)), buf.Width)
+			x.acts[i] = kernel.MakeAct(buf.Kind, buf.Sums, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Picked)), buf.Width)
 		}
 	}
 	x.sizeParts()
