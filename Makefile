@@ -39,11 +39,13 @@ install: build
 	install -m 644 man/completions/_* $(SHARE)/zsh/site-functions/
 	install -m 644 man/completions/*.fish $(SHARE)/fish/vendor_completions.d/
 
-# The table of docs/performance.md: llama-bench binaries of the peers by path. Rows that are done are kept in $(PEERS) and not repeated.
+# The tables of docs/performance.md beside the peers: folders with builds of each, NAME=DIR,NAME=DIR. Rows that are done are kept in
+# $(PEERS) and not repeated. ARGS: further flags of test/peers, such as -states 65.
 LLAMA ?=
 IK ?=
 MODELS ?= models
 PEERS ?= peers.jsonl
+ARGS ?=
 .PHONY: peers
 peers: build
-	go run ./test/peers -ck bin/ckbench -llama "$(LLAMA)" -ik "$(IK)" -models "$(MODELS)" -state "$(PEERS)"
+	go run ./test/peers -ck bin/ckbench -llama "$(LLAMA)" -ik "$(IK)" -models "$(MODELS)" -state "$(PEERS)" $(ARGS)
