@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"ck/internal/cli"
 	"ck/internal/measure"
 )
 
@@ -80,14 +81,14 @@ func (d *rooflineDoc) paint(c draw.Canvas) {
 	}
 	title := "Roofline"
 	if d.Model != "" {
-		title = d.Model + " under the roofs of this machine"
+		title = cli.Escape(d.Model) + " under the roofs of this machine"
 	}
 	head := sans(16)
 	c.FillText(head, vg.Point{X: c.Min.X + 0.65*vg.Inch, Y: c.Max.Y - 0.45*vg.Inch}, title)
 	sub := sans(10)
 	sub.Color = grey
 	c.FillText(sub, vg.Point{X: c.Min.X + 0.65*vg.Inch, Y: c.Max.Y - 0.66*vg.Inch},
-		strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", d.Host.CPU, p.threads, strings.Join(d.Tests, ", ")), "; "))
+		strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", cli.Escape(d.Host.CPU), p.threads, strings.Join(d.Tests, ", ")), "; "))
 	right := vg.Length(legendWidth)
 	if len(d.Tests) == 0 { // no model: no legend of steps
 		right = 0.3 * vg.Inch

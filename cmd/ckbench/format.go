@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -28,7 +27,9 @@ type writer struct {
 	all    []*result // of formats that need all of them
 }
 
-func newWriter(w io.Writer, format string) *writer { return &writer{w: w, format: format} }
+func newWriter(w io.Writer, format string) *writer {
+	return &writer{w: cli.TextWriter(w), format: format}
+}
 
 // row prints a result.
 func (x *writer) row(r *result) error {
@@ -41,7 +42,7 @@ func (x *writer) row(r *result) error {
 	case "csv":
 		return x.csv(r)
 	case "jsonl":
-		return encode(x.w, r)
+		return cli.EncodeJSON(x.w, r)
 	case "sql":
 		return x.sql(r)
 	case "gobench":
@@ -60,7 +61,7 @@ func (x *writer) end() error {
 	for _, r := range x.all {
 		doc.Host, r.Host = r.Host, nil // once is enough
 	}
-	return encode(x.w, doc)
+	return cli.EncodeJSON(x.w, doc)
 }
 
 // runDoc is the document of --output json.
@@ -68,12 +69,6 @@ type runDoc struct {
 	Schema  string    `json:"schema"`
 	Host    any       `json:"host"`
 	Results []*result `json:"results"`
-}
-
-func encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
 }
 
 type markdownColumn struct {
@@ -159,6 +154,7 @@ func (x *writer) markdown(r *result) error {
 func markdownLine(columns []markdownColumn, cells []string) string {
 	s := "|"
 	for i, c := range cells {
+		c = cli.Escape(c)
 		pad := strings.Repeat(" ", max(0, columns[i].width-len([]rune(c))))
 		if columns[i].right {
 			s += " " + pad + c + " |"
@@ -274,7 +270,7 @@ func plainText(v any) string {
 	case float64:
 		return strconv.FormatFloat(v, 'g', 8, 64)
 	}
-	return fmt.Sprint(v)
+	return cli.Escape(fmt.Sprint(v))
 }
 
 func (x *writer) sql(r *result) error {
@@ -302,7 +298,7 @@ func (x *writer) sql(r *result) error {
 // configuration: what differs between two programs would keep benchstat from comparing them.
 func (x *writer) gobench(r *result) error {
 	if x.n == 1 {
-		if _, err := fmt.Fprintf(x.w, "goos: %s\ngoarch: %s\npkg: ck\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, r.CPUInfo); err != nil {
+		if _, err := fmt.Fprintf(x.w, "goos: %s\ngoarch: %s\npkg: ck\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, cli.Escape(r.CPUInfo)); err != nil {
 			return err
 		}
 	}
@@ -311,7 +307,7 @@ func (x *writer) gobench(r *result) error {
 			return '-'
 		}
 		return c
-	}, r.ModelType)
+	}, cli.Escape(r.ModelType))
 	test := strings.ReplaceAll(r.Test, " @ ", "@")
 	tokens := r.Prompt + r.Gen*r.Rows
 	ablate := ""
@@ -352,7 +348,7 @@ func (p *program) printSteps(all []*result) error {
 				}
 				phase = s.Phase
 				if !p.app.Common.Plain {
-					if _, err := fmt.Fprintf(p.app.Out, "\n%s, %d threads: %s\n", r.name(), r.Threads, phase); err != nil {
+					if _, err := fmt.Fprintf(p.app.Text(), "\n%s, %d threads: %s\n", cli.Escape(r.name()), r.Threads, phase); err != nil {
 						return cli.OutError(err)
 					}
 				}

@@ -140,7 +140,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 	if p.app.Common.JSON {
 		err = p.app.PrintJSON(doc)
 	} else {
-		err = cli.OutError(doc.print(p.app.Out, p.app.Common.Plain))
+		err = cli.OutError(doc.print(p.app.Text(), p.app.Common.Plain))
 	}
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (d *rooflineDoc) print(w io.Writer, plain bool) error {
 	}
 	for _, o := range d.OtherTime {
 		if !plain {
-			fmt.Fprintf(w, "\n%s, %s\n", d.Model, o.Phase)
+			fmt.Fprintf(w, "\n%s, %s\n", cli.Escape(d.Model), o.Phase)
 		}
 		t := cli.Table{Head: []string{"step", "% time", "op/byte", "GB/s", "GOP/s", "roof", "% of roof", "bound"},
 			Right: []bool{false, true, true, true, true, true, true, false}}

@@ -189,7 +189,7 @@ func (p *program) printSweep(phases []sweepPhase) error {
 		return cli.OutError(fits.Write(p.app.Out, true))
 	}
 	for _, s := range phases {
-		if _, err := fmt.Fprintln(p.app.Out, s.summary()); err != nil {
+		if _, err := fmt.Fprintln(p.app.Text(), s.summary()); err != nil {
 			return cli.OutError(err)
 		}
 	}

@@ -184,7 +184,7 @@ func (e *editor) line() (string, error) {
 func (c *talk) terminal(ctx context.Context) error {
 	ed := newEditor(c.p.app)
 	if !c.p.app.Common.Quiet {
-		fmt.Fprintf(ed.out, "%s. /help lists commands, Ctrl-D ends.\n", c.m.Name)
+		fmt.Fprintf(ed.out, "%s. /help lists commands, Ctrl-D ends.\n", cli.Escape(c.m.Name))
 	}
 	for ctx.Err() == nil {
 		text, err := ed.line()
@@ -244,7 +244,7 @@ func (c *talk) said(ctx context.Context, text string) error {
 
 func (c *talk) hint(format string, a ...any) {
 	if !c.p.app.Common.Quiet {
-		fmt.Fprintf(c.p.app.Err, "[%s]\n", fmt.Sprintf(format, a...))
+		fmt.Fprintf(c.p.app.Err, "[%s]\n", cli.Escape(fmt.Sprintf(format, a...)))
 	}
 }
 

@@ -105,7 +105,7 @@ func (p *program) explain(m *generate.Model) error {
 	}
 	defer e.Close()
 	class := map[string]plan.Class{"one": plan.One, "few": plan.Few, "many": plan.Many}[p.o.explain]
-	return cli.OutError(e.Explain(p.app.Out, class))
+	return cli.OutError(e.Explain(p.app.Text(), class))
 }
 
 // run evaluates a prompt and prints what follows.

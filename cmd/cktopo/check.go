@@ -51,7 +51,7 @@ func (p *program) check() error {
 	if p.app.Common.JSON {
 		err = p.app.PrintJSON(r)
 	} else {
-		err = cli.OutError(r.write(p.app.Out, p.app.Common.Plain, p.columns(pageWidth)))
+		err = cli.OutError(r.write(p.app.Text(), p.app.Common.Plain, p.columns(pageWidth)))
 	}
 	if err == nil && r.Matters > 0 {
 		err = &cli.Error{Code: cli.ExitCheck}
@@ -153,7 +153,7 @@ func (r *report) write(w io.Writer, plain bool, columns int) error {
 		}
 		b.WriteString("\n")
 	}
-	if _, err := io.WriteString(w, printable(b.String())); err != nil {
+	if _, err := w.Write(cli.Printable([]byte(b.String()))); err != nil {
 		return err
 	}
 	if err := writeSections(w, sections, false, columns); err != nil {
@@ -169,7 +169,7 @@ func (r *report) write(w io.Writer, plain bool, columns int) error {
 		ids  []string
 	}{{"not told here: ", r.Unknown}, {"not measured: ", r.Skipped}} {
 		if len(x.ids) > 0 {
-			b.WriteString(strings.Join(wrap(x.what+strings.Join(x.ids, ", "), end), "\n") + "\n")
+			b.WriteString(strings.Join(cli.Wrap(x.what+strings.Join(x.ids, ", "), end), "\n") + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())

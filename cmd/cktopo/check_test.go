@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ck/internal/cli"
 	"ck/internal/measure"
 	"ck/internal/topo"
 )
@@ -134,8 +135,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: does not say what it reads", r.id)
 		}
 		for line := range strings.SplitSeq(f.Mend, "\n") {
-			if width(line) > 70 {
-				t.Errorf("%s: %q has %d columns; 80 less the indent are 70", r.id, line, width(line))
+			if cli.Width(line) > 70 {
+				t.Errorf("%s: %q has %d columns; 80 less the indent are 70", r.id, line, cli.Width(line))
 			}
 		}
 		if f.Effect == "" || f.Mend == "" || f.Severity != r.severity || !strings.Contains(f.What+"; "+f.Effect, c.what) {

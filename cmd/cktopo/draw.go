@@ -148,7 +148,7 @@ func orUnknown(model string) string {
 	if model == "" {
 		return "CPU not told"
 	}
-	return printable(model)
+	return cli.Escape(model)
 }
 
 func packageTitle(id int) string {
@@ -369,8 +369,8 @@ func drawText(w io.Writer, s *topo.Survey, columns int, ascii bool) error {
 		}
 		boxes = append(boxes, b)
 	}
-	out := append(wrap(sc.title, columns), wrap(sc.sub, columns)...)
-	for _, line := range wrap(strings.Join(sc.common, ", "), columns) {
+	out := append(cli.Wrap(sc.title, columns), cli.Wrap(sc.sub, columns)...)
+	for _, line := range cli.Wrap(strings.Join(sc.common, ", "), columns) {
 		if line != "" {
 			out = append(out, line)
 		}
@@ -379,7 +379,7 @@ func drawText(w io.Writer, s *topo.Survey, columns int, ascii bool) error {
 	out = append(out, memoryText(sc.loose, columns)...)
 	out = append(out, legend(s, columns)...)
 	out = append(out, distanceText(s, columns)...)
-	text := printable(strings.Join(out, "\n") + "\n")
+	text := string(cli.Printable([]byte(strings.Join(out, "\n") + "\n")))
 	if ascii {
 		text = asciiOf.Replace(text)
 	}
@@ -461,11 +461,11 @@ func groupLines(s *topo.Survey, groups []coreGroup, limit int) []string {
 		line := ""
 		for _, g := range groups[i:j] {
 			for k, c := range g.cores {
-				switch full := width(line) >= min(32, limit); {
+				switch full := cli.Width(line) >= min(32, limit); {
 				case full && line != "":
 					lines = append(lines, line)
 					line = ""
-				case k == 0 && line != "" && width(line)+1+len(g.cores) > min(40, limit):
+				case k == 0 && line != "" && cli.Width(line)+1+len(g.cores) > min(40, limit):
 					lines = append(lines, line)
 					line = ""
 				case k == 0 && line != "":
@@ -512,7 +512,7 @@ func legend(s *topo.Survey, columns int) []string {
 	var lines []string
 	line := parts[0]
 	for _, p := range parts[1:] {
-		if width(line)+3+width(p) > columns {
+		if cli.Width(line)+3+cli.Width(p) > columns {
 			lines = append(lines, line)
 			line = p
 			continue
@@ -567,9 +567,9 @@ func flow(boxes []textBox, columns int) []string {
 
 // width is that of the box's content.
 func (b *textBox) width() int {
-	w := width(b.title) + 2
+	w := cli.Width(b.title) + 2
 	for _, l := range b.lines {
-		w = max(w, width(l))
+		w = max(w, cli.Width(l))
 	}
 	return w
 }
@@ -578,11 +578,11 @@ func (b *textBox) width() int {
 func (b *textBox) row(y, inner, height int) string {
 	switch {
 	case y == -1:
-		return "┌ " + b.title + " " + strings.Repeat("─", inner-width(b.title)) + "┐"
+		return "┌ " + b.title + " " + strings.Repeat("─", inner-cli.Width(b.title)) + "┐"
 	case y == height:
 		return "└" + strings.Repeat("─", inner+2) + "┘"
 	case y < len(b.lines):
-		return "│ " + b.lines[y] + strings.Repeat(" ", inner-width(b.lines[y])) + " │"
+		return "│ " + b.lines[y] + strings.Repeat(" ", inner-cli.Width(b.lines[y])) + " │"
 	}
 	return "│" + strings.Repeat(" ", inner+2) + "│"
 }

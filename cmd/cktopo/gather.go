@@ -91,7 +91,7 @@ func (p *program) gather(file string) error {
 		return p.app.PrintJSON(g)
 	}
 	if !p.app.Common.Quiet {
-		fmt.Fprintf(p.app.Err, "%s: %s, %s; left out of %d, %d could not be read\n", file, plural(g.Files, "file"), size(g.Bytes),
+		p.app.Note("%s: %s, %s; left out of %d, %d could not be read", file, plural(g.Files, "file"), size(g.Bytes),
 			len(g.Redacted), len(g.Unreadable))
 	}
 	return nil

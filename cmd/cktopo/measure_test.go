@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"ck/internal/cli"
 	"ck/internal/topo"
 )
 
@@ -194,46 +193,6 @@ func TestMeasuredEffects(t *testing.T) {
 			if strings.Contains(f.Measured, "NaN") || strings.Contains(f.Measured, "Inf") {
 				t.Errorf("%s: %q", f.ID, f.Measured)
 			}
-		}
-	}
-}
-
-// Tables fit where words allow it; numbers and the first column stay whole.
-func TestFit(t *testing.T) {
-	in := table("name of it", ">in all", "what it is")
-	in.Rows = [][]string{{"node 10", "12 GiB", "memory of a kind that is not told"}, {"x", "1 byte", "y"}}
-	var b strings.Builder
-	out := fit(in, 36)
-	if err := out.Write(&b, false); err != nil {
-		t.Fatal(err)
-	}
-	want := "name of it  in all  what it is\nnode 10     12 GiB  memory of a kind\n                    that is not told\nx           1 byte  y\n"
-	if b.String() != want {
-		t.Errorf("%q, want %q", b.String(), want)
-	}
-	if got := fit(in, 200); got.Rows[0][2] != in.Rows[0][2] {
-		t.Errorf("%q", got.Rows[0])
-	}
-	if got := fit(in, 1); got.Rows[0][1] != "12 GiB" || got.Rows[0][0] != "node 10" { // less than there can be
-		t.Errorf("%q", got.Rows[0])
-	}
-	if got := fit(cli.Table{}, 10); len(got.Rows) != 0 {
-		t.Errorf("%v", got)
-	}
-}
-
-// A number stays with its unit.
-func TestWrap(t *testing.T) {
-	for _, c := range []struct {
-		text    string
-		columns int
-		want    string
-	}{
-		{"reads 20.0 GB/s, then 30 ns more", 12, "reads|20.0 GB/s,|then 30 ns|more"},
-		{"a b", 1, "a|b"}, {"", 5, ""}, {"12", 1, "12"}, {"3 nodes", 5, "3|nodes"},
-	} {
-		if got := strings.Join(wrap(c.text, c.columns), "|"); got != c.want {
-			t.Errorf("%q in %d: %q, want %q", c.text, c.columns, got, c.want)
 		}
 	}
 }

@@ -32,9 +32,9 @@ func (p *program) show() error {
 	case p.app.Common.JSON:
 		return writeJSON(p.app.Out, &s, p.root)
 	case p.draw:
-		return drawText(p.app.Out, &s, p.columns(drawWidth), !utf8Locale())
+		return drawText(p.app.Text(), &s, p.columns(drawWidth), !utf8Locale())
 	}
-	return writePage(p.app.Out, &s, p.app.Common.Plain, p.columns(pageWidth))
+	return writePage(p.app.Text(), &s, p.app.Common.Plain, p.columns(pageWidth))
 }
 
 // A section is a part of the page: facts, then tables. People read it indented and wrapped, programs (--plain) as one fact a line.
@@ -117,7 +117,7 @@ func (sec *section) write(w io.Writer, columns int) error {
 	b.WriteString(sec.name + "\n")
 	label := 0
 	for _, f := range sec.facts {
-		label = max(label, min(24, width(f.name)))
+		label = max(label, min(24, cli.Width(f.name)))
 	}
 	for i := 0; i < len(sec.facts); {
 		f := sec.facts[i]
@@ -137,7 +137,8 @@ func (sec *section) write(w io.Writer, columns int) error {
 			b.WriteString("\n")
 		}
 		var text strings.Builder
-		t := fit(sec.tables[i], columns-2)
+		t := sec.tables[i]
+		t.Columns = columns - 2
 		if err := t.Write(&text, false); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func (sec *section) write(w io.Writer, columns int) error {
 			b.WriteString("  " + line)
 		}
 	}
-	_, err := io.WriteString(w, printable(b.String()))
+	_, err := w.Write(cli.Printable([]byte(b.String())))
 	return err
 }
 
@@ -154,10 +155,10 @@ func (sec *section) writePlain(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range sec.facts {
 		if f.value != "" {
-			fmt.Fprintf(&b, "%s %s\t%s\n", sec.name, f.name, f.value)
+			fmt.Fprintf(&b, "%s %s\t%s\n", sec.name, cli.Escape(f.name), cli.Escape(f.value))
 		}
 		for _, part := range f.parts {
-			fmt.Fprintf(&b, "%s %s %s\t%s\n", sec.name, f.name, part.name, part.value)
+			fmt.Fprintf(&b, "%s %s %s\t%s\n", sec.name, cli.Escape(f.name), cli.Escape(part.name), cli.Escape(part.value))
 		}
 	}
 	for i := range sec.tables {
@@ -165,7 +166,7 @@ func (sec *section) writePlain(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := io.WriteString(w, printable(b.String()))
+	_, err := w.Write(cli.Printable([]byte(b.String())))
 	return err
 }
 

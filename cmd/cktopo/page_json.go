@@ -47,8 +47,7 @@ func writeJSON(w io.Writer, s *topo.Survey, root string) error {
 	if b, err = snakeKeys(b); err != nil {
 		return err
 	}
-	_, err = w.Write(append(b, '\n'))
-	return cli.OutError(err)
+	return cli.OutError(cli.EncodeJSON(w, json.RawMessage(b)))
 }
 
 // snakeKeys rewrites the keys of all objects of a JSON document. Their order stays.

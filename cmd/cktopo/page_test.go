@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"ck/internal/cli"
 	"ck/internal/testkit"
 	"ck/internal/topo"
 )
@@ -88,8 +89,8 @@ func TestTrees(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(narrow.String()) {
-				if width(line) > 81 {
-					t.Errorf("%d columns of 80: %q", width(line)-1, line)
+				if cli.Width(line) > 81 {
+					t.Errorf("%d columns of 80: %q", cli.Width(line)-1, line)
 				}
 			}
 			checkJSON(t, &s)
@@ -142,7 +143,7 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 			t.Errorf("a drawing of %d lines at %d columns", n, columns)
 		}
 		for line := range strings.Lines(text) {
-			if w := width(strings.TrimSuffix(line, "\n")); columns >= 80 && w > columns {
+			if w := cli.Width(strings.TrimSuffix(line, "\n")); columns >= 80 && w > columns {
 				t.Errorf("%d columns instead of %d: %s", w, columns, line)
 				break
 			}
@@ -260,7 +261,7 @@ func TestShortList(t *testing.T) {
 		{[]int{0, 1, 2, 3, 8, 9, 11}, 20, "0-3,8-9,11"},
 		{long, 30, "0,2,4,6,8,10,12,… (100 in all)"},
 	} {
-		if got := shortList(c.ids, c.width); got != c.want || width(got) > max(c.width, 20) {
+		if got := shortList(c.ids, c.width); got != c.want || cli.Width(got) > max(c.width, 20) {
 			t.Errorf("%v in %d columns: %q, want %q", c.ids, c.width, got, c.want)
 		}
 	}

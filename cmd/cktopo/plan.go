@@ -102,7 +102,7 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 	if o.app.Common.JSON {
 		return o.app.PrintJSON(doc)
 	}
-	return cli.OutError(doc.write(o.app.Out, o.app.Common.Plain))
+	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain))
 }
 
 // models reads the word, or -m: one model for each type. path is the file's name for commands.
@@ -344,5 +344,21 @@ func shellWord(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=@%:,") == "" && s != "" {
 		return s
 	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	if cli.Escape(s) == s {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder // what a terminal would obey goes by number, so that the line can be pasted
+	b.WriteString("$'")
+	for _, c := range []byte(s) {
+		switch {
+		case c < ' ' || c >= 0x7f:
+			fmt.Fprintf(&b, `\x%02x`, c)
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String() + "'"
 }

@@ -334,7 +334,7 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 			if len(d.Plans) > 1 {
 				fmt.Fprintln(w)
 			}
-			if _, err := fmt.Fprintf(w, "%s\n%s\n", p.modelLine(), p.machineLine()); err != nil {
+			if _, err := fmt.Fprintf(w, "%s\n%s\n", cli.Escape(p.modelLine()), cli.Escape(p.machineLine())); err != nil {
 				return err
 			}
 		}

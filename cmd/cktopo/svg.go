@@ -57,7 +57,7 @@ func (g *svg) rect(x, y, w, h, radius float64, fill, stroke string) {
 // text writes s with its baseline at y; anchor is start, middle or end.
 func (g *svg) text(x, y, size float64, anchor, fill, s string) {
 	fmt.Fprintf(g, `<text x="%s" y="%s" font-size="%s" text-anchor="%s" fill="%s">`, num(x), num(y), num(size), anchor, fill)
-	xml.EscapeText(g, []byte(printable(s))) // a Buffer takes everything
+	xml.EscapeText(g, []byte(cli.Escape(s))) // a Buffer takes everything
 	g.WriteString("</text>\n")
 }
 
@@ -161,7 +161,7 @@ func alikeSVG(sc *scene) []outer {
 
 // heading is the machine's name and what it has.
 func (p *painter) heading(sc *scene) block {
-	lines := append([]string{sc.sub}, wrap(strings.Join(sc.common, ", "), 120)...)
+	lines := append([]string{sc.sub}, cli.Wrap(strings.Join(sc.common, ", "), 120)...)
 	b := block{w: textWidth(sc.title, 20), h: 26 + lineH*float64(len(lines))}
 	for _, l := range lines {
 		b.w = max(b.w, textWidth(l, 12))

@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -38,11 +36,11 @@ func (p *program) columns(def int) int {
 // item writes a label and, beside it, a text that is wrapped at words. The text begins in the column indent+label and ends before the
 // column end.
 func item(b *strings.Builder, indent, label int, name, text string, end int) {
-	if width(name) >= label { // too long to stand beside it
+	if cli.Width(name) >= label { // too long to stand beside it
 		b.WriteString(strings.Repeat(" ", indent) + name + "\n")
 		name = ""
 	}
-	for i, line := range wrap(text, end-indent-label) {
+	for i, line := range cli.Wrap(text, end-indent-label) {
 		if i > 0 {
 			name = ""
 		}
@@ -60,115 +58,10 @@ func table(heads ...string) cli.Table {
 	return t
 }
 
-// fit wraps heads, then the cells of the widest columns, at words until the table has at most so many columns of characters, or no
-// column can give more. The first column names the row and stays, as numbers do. Cells of several lines have line feeds in them.
-func fit(t cli.Table, columns int) cli.Table {
-	n := len(t.Head)
-	longest := func(row []string, f func(string) int, of []int) {
-		for i := range min(n, len(row)) {
-			of[i] = max(of[i], f(row[i]))
-		}
-	}
-	word := func(s string) (w int) {
-		for x := range strings.FieldsSeq(s) {
-			w = max(w, width(x))
-		}
-		return w
-	}
-	whole, cells, least := make([]int, n), make([]int, n), make([]int, n)
-	longest(t.Head, width, whole)
-	longest(t.Head, word, least)
-	for _, r := range t.Rows {
-		longest(r, width, cells)
-		longest(r, word, least)
-	}
-	for i := range n {
-		if i < len(t.Right) && t.Right[i] { // a number keeps its unit
-			least[i] = max(least[i], cells[i])
-		}
-	}
-	over := 2*(n-1) - columns
-	for i := range n {
-		whole[i] = max(whole[i], cells[i])
-		over += whole[i]
-	}
-	if over <= 0 {
-		return t
-	}
-	least[0] = whole[0]
-	for _, bound := range [2][]int{cells, least} { // heads first
-		for ; over > 0; over-- {
-			widest := -1
-			for i := range n {
-				if whole[i] > max(bound[i], least[i]) && (widest < 0 || whole[i] > whole[widest]) {
-					widest = i
-				}
-			}
-			if widest < 0 {
-				break
-			}
-			whole[widest]--
-		}
-	}
-	wrapped := func(row []string) []string {
-		row = slices.Clone(row)
-		for i := range min(n, len(row)) {
-			row[i] = strings.Join(wrap(row[i], whole[i]), "\n")
-		}
-		return row
-	}
-	out := cli.Table{Head: wrapped(t.Head), Right: t.Right}
-	for _, r := range t.Rows {
-		out.Rows = append(out.Rows, wrapped(r))
-	}
-	return out
-}
-
-// printable replaces what a file of the system should not have said: control characters, and bytes that are not UTF-8.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r >= 0xa0) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(s, "?"))
-}
-
-// width is the number of columns of a text.
-func width(s string) int { return utf8.RuneCountInString(s) }
-
 // pad fills s with blanks to so many columns; one blank follows in any case.
 func pad(s string, columns int) string {
-	return s + strings.Repeat(" ", max(1, columns-width(s)))
+	return s + strings.Repeat(" ", max(1, columns-cli.Width(s)))
 }
-
-// wrap cuts text at blanks into lines of at most so many columns, where words allow it; a number and its unit are one word. There is
-// always a first line.
-func wrap(text string, columns int) []string {
-	var lines []string
-	line := ""
-	words := strings.Fields(text)
-	for i := 0; i < len(words); i++ {
-		word := words[i]
-		if i+1 < len(words) && strings.ContainsAny(word[:1], "0123456789") && slices.Contains(units, strings.TrimRight(words[i+1], ",.:;)")) {
-			i++
-			word += " " + words[i]
-		}
-		switch {
-		case line == "":
-			line = word
-		case width(line)+1+width(word) > columns:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
-}
-
-// units are what stays with its number.
-var units = []string{"bytes", "KiB", "MiB", "GiB", "TiB", "GB/s", "MiB/s", "GOP/s", "TOP/s", "Hz", "MHz", "GHz", "ns", "us", "ms", "s", "W", "J", "°C", "%", "CPUs"}
 
 // ranges writes ascending numbers in the kernel's list format, one range each.
 func ranges(ids []int) []string {
@@ -200,7 +93,7 @@ func shortList(ids []int, columns int) string {
 	tail := fmt.Sprintf(",… (%d in all)", len(ids))
 	text := parts[0]
 	for _, r := range parts[1:] {
-		if len(text)+1+len(r)+width(tail) > columns {
+		if len(text)+1+len(r)+cli.Width(tail) > columns {
 			break
 		}
 		text += "," + r

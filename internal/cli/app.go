@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -199,7 +197,10 @@ func (a *App) Report(err error) int {
 	return code
 }
 
-func (a *App) errorLine(s string) { fmt.Fprintf(a.Err, "%s: error: %s\n", a.Name, s) }
+// errorLine prints a line of at most 400 bytes; s is escaped already.
+func (a *App) errorLine(s string) {
+	fmt.Fprintln(a.Err, cutLine(fmt.Sprintf("%s: error: %s", a.Name, s), lineBytes))
+}
 
 func (a *App) reportHint() string {
 	return fmt.Sprintf("; report it with the command line and the output of %s --version", a.Name)
@@ -207,7 +208,7 @@ func (a *App) reportHint() string {
 
 // panicked reports a panic of the main goroutine: one line that names the place, the stack with -v only.
 func (a *App) panicked(p any) int {
-	text := escape(fmt.Sprint(p))
+	text := Escape(strings.TrimSpace(fmt.Sprint(p)))
 	if place := panicPlace(); place != "" {
 		text += " at " + place
 	}
@@ -260,10 +261,11 @@ func (a *App) Interruptible(ctx context.Context) (context.Context, func()) {
 
 // Warn says something on stderr that the user should know and can act on; -q silences it. JSON documents have it too: see Warnings.
 func (a *App) Warn(format string, args ...any) {
-	text := escape(fmt.Sprintf(format, args...))
+	prefix := a.Name + ": warning: "
+	text := cutLine(Escape(strings.TrimSpace(fmt.Sprintf(format, args...))), lineBytes-len(prefix))
 	a.warnings = append(a.warnings, text)
 	if !a.Common.Quiet {
-		fmt.Fprintf(a.Err, "%s: warning: %s\n", a.Name, text)
+		fmt.Fprintln(a.Err, prefix+text)
 	}
 }
 
@@ -273,9 +275,17 @@ func (a *App) Warnings() []string { return append([]string{}, a.warnings...) }
 // Info says on stderr what was decided, with -v.
 func (a *App) Info(format string, args ...any) {
 	if a.Common.Verbose {
-		fmt.Fprintf(a.Err, "%s: %s\n", a.Name, escape(fmt.Sprintf(format, args...)))
+		a.Note(format, args...)
 	}
 }
+
+// Note says on stderr what is neither a warning nor an error.
+func (a *App) Note(format string, args ...any) {
+	fmt.Fprintf(a.Err, "%s: %s\n", a.Name, Escape(strings.TrimSpace(fmt.Sprintf(format, args...))))
+}
+
+// Text is stdout for text that may hold names and words of others. What a terminal would obey is escaped.
+func (a *App) Text() io.Writer { return TextWriter(a.Out) }
 
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -296,28 +306,4 @@ func OutError(err error) error {
 		err = pe.Err
 	}
 	return Resource("stdout: %w; what was written is incomplete", err)
-}
-
-// Printable is text for a terminal: control characters but line feed and tab become ^X, so that no text can move the cursor, set titles or
-// send what else terminals obey. Bytes that are no UTF-8 become U+FFFD.
-func Printable(text []byte) []byte {
-	bad := func(r rune) bool {
-		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError
-	}
-	if bytes.IndexFunc(text, bad) < 0 {
-		return text
-	}
-	var out []byte
-	for _, r := range string(text) {
-		switch {
-		case !bad(r) || r == utf8.RuneError:
-			out = utf8.AppendRune(out, r)
-		case r < 0x80:
-			out = append(out, '^', byte(r)^0x40)
-		default:
-			out = append(out, "^["...)
-			out = utf8.AppendRune(out, r-0x40)
-		}
-	}
-	return out
 }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"strings"
 	"syscall"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Exit codes of all programs.
@@ -116,7 +114,7 @@ func Line(err error) string {
 	if i := strings.Index(s, ": "); i > 0 && strings.HasPrefix(s[i+2:], s[:i+2]) {
 		s = s[i+2:]
 	}
-	return escape(s)
+	return Escape(strings.TrimSpace(s))
 }
 
 // pathHint is what to do about a path that cannot be opened.
@@ -134,32 +132,4 @@ func pathHint(pe *fs.PathError) string {
 		return "; name a file in it"
 	}
 	return ""
-}
-
-// escape makes s printable on one line. Line breaks become "; ".
-func escape(s string) string {
-	s = strings.TrimSpace(s)
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n':
-			b.WriteString("; ")
-		case !unicode.IsPrint(r):
-			if r < 0x80 {
-				fmt.Fprintf(&b, `\x%02x`, r)
-			} else {
-				fmt.Fprintf(&b, `\u%04x`, r)
-			}
-		default:
-			b.WriteString(s[i : i+n])
-		}
-		i += n
-	}
-	return b.String()
 }

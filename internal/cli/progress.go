@@ -29,7 +29,7 @@ const (
 // NewProgress starts the progress of total units of work.
 func (a *App) NewProgress(what, unit string, total int64) *Progress {
 	now := time.Now()
-	p := &Progress{app: a, what: what, unit: unit, total: total, start: now, quiet: a.Common.Quiet, lines: !Color(a.Err)}
+	p := &Progress{app: a, what: Escape(what), unit: unit, total: total, start: now, quiet: a.Common.Quiet, lines: !Color(a.Err)}
 	p.next = now.Add(progressBarAfter)
 	if p.lines {
 		p.next = now.Add(progressLineEach)

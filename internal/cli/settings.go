@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -235,9 +234,5 @@ func (a *App) printConfig() error {
 	return OutError(t.Write(a.Out, a.Common.Plain))
 }
 
-// PrintJSON writes one document and a line end to stdout. Characters such as < stay as they are.
-func (a *App) PrintJSON(v any) error {
-	e := json.NewEncoder(a.Out)
-	e.SetEscapeHTML(false)
-	return OutError(e.Encode(v))
-}
+// PrintJSON writes one document and a line end to stdout: see EncodeJSON.
+func (a *App) PrintJSON(v any) error { return OutError(EncodeJSON(a.Out, v)) }

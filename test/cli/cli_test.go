@@ -434,7 +434,7 @@ func TestTerminalText(t *testing.T) {
 		t.Errorf("code %d, %q", code, x.output())
 	}
 	x = startTerminal(t, "ckrun", "--show-prompt", "--raw", "-p", "a\x1b[31mb\u009bc\td")
-	if code := x.wait(); code != 0 || x.output() != "a^[[31mb^[[c    d\r\n" && x.output() != "a^[[31mb^[[c\td\r\n" {
+	if code := x.wait(); code != 0 || x.output() != "a\\x1b[31mb\\u009bc    d\r\n" && x.output() != "a\\x1b[31mb\\u009bc\td\r\n" {
 		t.Errorf("control characters: code %d, %q", code, x.output())
 	}
 }
