@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ck/internal/cli"
 	"ck/internal/engine"
@@ -35,7 +36,7 @@ func (p *program) chat(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	defer m.Close()
-	return p.chatWith(cmd.Context(), m)
+	return p.chatWith(cmd, m)
 }
 
 // talk is a running chat.
@@ -44,12 +45,14 @@ type talk struct {
 	m       *generate.Model
 	e       *engine.Engine
 	s       *generate.Session
+	flags   *pflag.FlagSet // the command's
 	context int
 	turn    uint64
 	last    generate.Result
 }
 
-func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
+func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
+	ctx := cmd.Context()
 	t, err := p.findTemplate(m)
 	if err != nil {
 		return err
@@ -61,7 +64,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 	}
 	closeEngine := sync.OnceFunc(e.Close)
 	defer closeEngine()
-	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), context: limit}
+	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), flags: cmd.Flags(), context: limit}
 	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
 	if cli.IsTerminal(p.app.In) && !p.app.Common.JSON {
 		err = c.terminal(ctx)
@@ -79,7 +82,7 @@ func (p *program) chatWith(ctx context.Context, m *generate.Model) error {
 // options are those of the next answer. Each turn has a random sequence of its own.
 func (c *talk) options() generate.Options {
 	o := &c.p.o
-	opt := generate.Options{MaxNew: o.predict, Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample, Chunk: o.ubatch}
+	opt := generate.Options{MaxNew: o.predict, LeaveRoom: !c.flags.Changed("predict"), Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample, Chunk: o.ubatch}
 	opt.Sample.Stream = c.turn
 	c.turn++
 	return opt
@@ -221,11 +224,12 @@ func (c *talk) answerLine(ctx context.Context) error {
 	}
 	res, err := c.answer(ctx, "", show)
 	if long := (*generate.TooLongError)(nil); errors.As(err, &long) {
-		return cli.Input("the conversation has %d tokens, the context %d; raise -c or send fewer messages", long.Tokens, long.Context)
+		return cli.Input("the conversation has %d tokens, the context %d, and an answer needs room; raise -c or send fewer messages", long.Tokens, long.Context)
 	}
 	if err != nil {
 		return err
 	}
+	c.p.warnFull(res, c.context)
 	if c.p.app.Common.JSON {
 		err = c.p.app.PrintJSON(struct {
 			Schema       string          `json:"schema"`

@@ -235,9 +235,13 @@ func (c *talk) said(ctx context.Context, text string) error {
 	case generate.FinishInterrupt:
 		c.hint("stopped")
 	case generate.FinishLength:
-		c.hint("stopped after %s; -n allows more", fmtTokens(res.NewTokens))
+		if !c.flags.Changed("predict") && res.NewTokens < c.p.o.predict {
+			c.hint("stopped after %s, half of what the context had left; /undo or /reset makes room, -c larger than %d has more", fmtTokens(res.NewTokens), c.context)
+		} else {
+			c.hint("stopped after %s; /set predict N allows more", fmtTokens(res.NewTokens))
+		}
 	case generate.FinishContext:
-		c.hint("the context of %d tokens is full; /undo or /reset makes room", c.context)
+		c.hint("the context of %d tokens is full; /undo or /reset makes room, -c has more", c.context)
 	}
 	return nil
 }
@@ -255,7 +259,7 @@ func (c *talk) mend(err error) error {
 	}
 	var long *generate.TooLongError
 	if errors.As(err, &long) {
-		c.hint("the conversation has %d tokens, the context %d; /undo or /reset makes room", long.Tokens, long.Context)
+		c.hint("the conversation has %d tokens, the context %d, and an answer needs room; /undo or /reset makes it, -c has more", long.Tokens, long.Context)
 		return nil
 	}
 	if code := c.p.app.Code(err); code == cli.ExitInternal || code == cli.ExitPipe || code == cli.ExitResource && !isCommandError(err) {

@@ -48,7 +48,7 @@ func (p *program) complete(cmd *cobra.Command, words []string) error {
 func (p *program) prompt(cmd *cobra.Command, m *generate.Model, words []string, limit int) (request, error) {
 	o, ctx, named := &p.o, cmd.Context(), cmd.Flags().Changed("prompt")
 	if cmd.Flags().Changed("ids") {
-		if len(words) > 0 || named || o.file != "" {
+		if len(words) > 0 || named || len(o.files()) > 0 {
 			return request{}, cli.Usage("--ids: there is a text too; give the prompt once")
 		}
 		if o.system != "" {
@@ -77,7 +77,7 @@ func (p *program) noPrompt(cmd *cobra.Command, m *generate.Model) error {
 	terminal := cli.IsTerminal(p.app.In)
 	chat := terminal && cli.IsTerminal(p.app.Out) && !o.noStdin && !o.raw && !o.jsonl && !p.app.Common.JSON && !o.show && o.logits == ""
 	if chat && (m.Template != "" || o.template != "") {
-		return p.chatWith(cmd.Context(), m)
+		return p.chatWith(cmd, m)
 	}
 	return noPrompt(terminal)
 }
@@ -111,8 +111,8 @@ func (p *program) explain(m *generate.Model) error {
 // run evaluates a prompt and prints what follows.
 func (p *program) run(ctx context.Context, m *generate.Model, r request, limit int) error {
 	o := &p.o
-	if limit > 0 && len(r.ids) > limit {
-		return &generate.InputError{Err: &generate.TooLongError{Tokens: len(r.ids), Context: limit}}
+	if err := generate.CheckRoom(len(r.ids), limit, o.predict); err != nil {
+		return err
 	}
 	opt := generate.Options{Prompt: r.ids, MaxNew: o.predict, Context: limit, Stop: o.stop, IgnoreEOG: o.ignoreEOS,
 		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids), Chunk: o.ubatch}
@@ -149,8 +149,14 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 			return err
 		}
 	}
+	if !out.text {
+		p.warnFull(res, limit) // the documents have the warnings
+	}
 	if err := out.end(res); err != nil {
 		return cli.OutError(err)
+	}
+	if out.text {
+		p.warnFull(res, limit)
 	}
 	if o.stat {
 		p.printStat(e, res, load, false)
@@ -161,6 +167,13 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return cli.Interrupted()
 	}
 	return nil
+}
+
+// warnFull says that a text ended because the context was full.
+func (p *program) warnFull(res generate.Result, limit int) {
+	if res.Finish == generate.FinishContext {
+		p.app.Warn("the context is full: %s of the prompt and %d new ones are %d; a larger -c has room for more", fmtTokens(res.PromptTokens), res.NewTokens, limit)
+	}
 }
 
 // promptProgress shows how far the evaluation of a long prompt is.

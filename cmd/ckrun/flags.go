@@ -18,12 +18,13 @@ import (
 // options are the values of all flags of ckrun but the common ones.
 type options struct {
 	// prompt
-	prompt, file, ids string
-	noStdin, raw      bool
-	system, template  string
-	special, noBOS    bool
-	truncate          string
-	show              bool
+	parts            []cli.Part // of -p and -f, in the order of the command line
+	ids              string
+	noStdin, raw     bool
+	system, template string
+	special, noBOS   bool
+	truncate         string
+	show             bool
 
 	// generation
 	predict, context int
@@ -46,10 +47,27 @@ type options struct {
 
 const maxInt = math.MaxInt32
 
+// The flags whose values are the parts of a prompt.
+const (
+	promptFlag = "prompt"
+	fileFlag   = "file"
+)
+
+// files are the names of -f.
+func (o *options) files() []string {
+	var l []string
+	for _, p := range o.parts {
+		if p.Flag == fileFlag {
+			l = append(l, p.Value)
+		}
+	}
+	return l
+}
+
 func (o *options) flags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Text(&o.prompt, "prompt", "p", "", "TEXT", "the prompt, in place of WORDS")
-	g.Text(&o.file, "file", "f", "", "FILE", "read the prompt from a file; - is stdin")
+	g.Part(&o.parts, promptFlag, "p", "TEXT", "the prompt, in place of WORDS; may be repeated and mixed with -f: joined in this order by blank lines")
+	g.Part(&o.parts, fileFlag, "f", "FILE", "read the prompt from a file, - is stdin; may be repeated")
 	g.Bool(&o.noStdin, "no-stdin", "", "never read stdin")
 	g.Text(&o.ids, "ids", "", "", "LIST", "the exact token ids: 1,2,3 or @FILE, where a JSON array will do")
 	g.Bool(&o.raw, "raw", "", "send the text as it is, without the model's template")
@@ -83,8 +101,8 @@ func (o *options) chatFlags(c *cobra.Command) {
 
 func (o *options) tokenFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Text(&o.prompt, "prompt", "p", "", "TEXT", "the text, in place of words")
-	g.Text(&o.file, "file", "f", "", "FILE", "read the text from a file; - is stdin")
+	g.Part(&o.parts, promptFlag, "p", "TEXT", "the text, in place of words; may be repeated and mixed with -f: joined in this order by blank lines")
+	g.Part(&o.parts, fileFlag, "f", "FILE", "read the text from a file, - is stdin; may be repeated")
 	g.Bool(&o.noStdin, "no-stdin", "", "never read stdin")
 	g.Bool(&o.special, "special", "", "names of special tokens in the text become these tokens")
 	g.Bool(&o.noBOS, "no-bos", "", "no token of the text's beginning")
@@ -92,7 +110,7 @@ func (o *options) tokenFlags(c *cobra.Command) {
 
 func (o *options) detokenFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Text(&o.file, "file", "f", "", "FILE", "read the ids from a file; - is stdin")
+	g.Part(&o.parts, fileFlag, "f", "FILE", "read the ids from a file, - is stdin; may be repeated")
 	g.Bool(&o.special, "special", "", "print the names of control tokens, which have no text")
 	g.Bool(&o.newline, "newline", "", "end with a newline also where stdout is no terminal")
 }
@@ -151,15 +169,17 @@ func (p *program) yield(cmd *cobra.Command, words bool) {
 			*v = false
 		case *int:
 			*v = 0
+		case *[]cli.Part:
+			*v = slices.DeleteFunc(*v, func(part cli.Part) bool { return part.Flag == name })
 		}
 		if f := cmd.Flags().Lookup(name); f != nil {
 			f.Changed = false
 		}
 	}
 	raw := o.raw && (given("raw") || !given("template") && !given("system"))
-	yields("prompt", words || given("file") || given("ids"), &o.prompt)
+	yields("prompt", words || given("file") || given("ids"), &o.parts)
 	yields("ids", words || given("file") || given("prompt"), &o.ids)
-	yields("file", given("ids"), &o.file)
+	yields("file", given("ids"), &o.parts)
 	yields("system", raw || o.ids != "", &o.system)
 	yields("template", raw, &o.template)
 	yields("raw", given("template") || given("system"), &o.raw)
@@ -185,7 +205,7 @@ func (o *options) check(c *cli.App) error {
 		return cli.Usage("--raw: there is no system message without a template; leave --system out")
 	case o.ids != "" && o.show:
 		return cli.Usage("--show-prompt: --ids is the prompt already; leave one out")
-	case o.file == "" && c.Given("file"):
+	case slices.Contains(o.files(), ""):
 		return cli.Usage("-f/--file: the name is empty; name a file, or - for stdin")
 	case o.logits == "" && c.Given("logits"):
 		return cli.Usage("--logits: the name is empty; name a file")

@@ -28,7 +28,7 @@ type program struct {
 	start time.Time
 }
 
-const long = `Reads a prompt from WORDS, -p, -f or stdin and streams what the model writes to stdout. WORDS, the file of -f and piped stdin are joined with blank lines:
+const long = `Reads a prompt from WORDS, -p, -f or stdin and streams what the model writes to stdout. WORDS, the texts of -p and -f in their order, and piped stdin are joined with blank lines:
 
   cat report.txt | ckrun "Summarise:"
 
@@ -89,7 +89,7 @@ func classify(err error) int {
 }
 
 var manSections = []cli.Section{
-	{Title: "Prompts", Text: `WORDS are joined with spaces; -p TEXT stands for WORDS. One final line end of a file or of stdin is dropped. With WORDS, -p or -f, stdin is read only if it is a pipe or a regular file at its beginning; loops that read a pipe themselves need --no-stdin. An empty stdin adds nothing, and is no prompt alone; -p "" is the empty prompt. Text must be UTF-8.
+	{Title: "Prompts", Text: `WORDS are joined with spaces; -p TEXT stands for WORDS. -p and -f may be repeated and mixed: their texts are joined in the order given, by blank lines. One final line end of a file or of stdin is dropped. With WORDS, -p or -f, stdin is read only if it is a pipe or a regular file at its beginning; loops that read a pipe themselves need --no-stdin. An empty stdin adds nothing, and is no prompt alone; -p "" is the empty prompt. Text must be UTF-8.
 
 A first word that is a command's name is the command; after -- everything is words.
 

@@ -23,38 +23,44 @@ const maxText = 64 << 20
 // errNoPrompt says that there is nothing to do.
 var errNoPrompt = errors.New("no prompt")
 
-// readText is the text of words, file and stdin, as far as they are given, joined with blank lines. named: -p was given.
-// errNoPrompt says that there is none.
+// readText is the text of words, of -p and -f in their order, and of stdin, as far as they are given, joined with blank lines.
+// named: -p was given. errNoPrompt says that there is none.
 func (p *program) readText(ctx context.Context, words []string, named bool) (string, error) {
-	o := &p.o
-	var parts []string
+	files := p.o.files()
+	if named && len(words) > 0 {
+		return "", cli.Usage("-p/--prompt: there are words too (%q); give the prompt once", words[0])
+	}
+	if slices.Index(files, "-") != lastIndex(files, "-") {
+		return "", cli.Usage("-f/--file: - is named twice, and stdin can be read once; leave one out")
+	}
+	var texts []string
+	given, size := false, 0
 	add := func(where, text string) error {
+		if size += len(text); size > maxText {
+			return tooLong(where + " and what stands before it")
+		}
 		if text != "" {
-			parts = append(parts, text)
+			texts = append(texts, text)
 		}
 		return checkUTF8(where, text)
 	}
-	switch {
-	case named && len(words) > 0:
-		return "", cli.Usage("-p/--prompt: there are words too (%q); give the prompt once", words[0])
-	case named:
-		words = []string{o.prompt}
+	if len(words) > 0 {
+		given = true
+		if err := add("prompt", strings.Join(words, " ")); err != nil {
+			return "", err
+		}
 	}
-	if err := add("prompt", strings.Join(words, " ")); err != nil {
-		return "", err
-	}
-	given := len(words) > 0
-	if o.file != "" && o.file != "-" {
-		text, err := readFile(ctx, o.file)
+	for _, part := range p.o.parts {
+		where, text, err := p.readPart(ctx, part)
 		if err == nil {
-			err = add(o.file, text)
+			err = add(where, text)
 		}
 		if err != nil {
 			return "", err
 		}
-		given = true
+		given = given || text != "" || where != "stdin"
 	}
-	if p.wantStdin(given) {
+	if !slices.Contains(files, "-") && p.wantStdin(given) {
 		text, err := readAll(ctx, p.app.In, "stdin")
 		if err == nil {
 			err = add("stdin", text)
@@ -67,16 +73,40 @@ func (p *program) readText(ctx context.Context, words []string, named bool) (str
 	if !given {
 		return "", errNoPrompt
 	}
-	return strings.Join(parts, "\n\n"), nil
+	return strings.Join(texts, "\n\n"), nil
 }
 
-// wantStdin decides whether stdin is part of the text. given: words or a file are there already; then stdin counts only if it was
-// clearly meant: a pipe, or a regular file of which nobody has read.
+// readPart is the text of a -p or -f, and its name in errors.
+func (p *program) readPart(ctx context.Context, part cli.Part) (where, text string, err error) {
+	switch {
+	case part.Flag == promptFlag:
+		return "prompt", part.Value, nil
+	case part.Value == "-":
+		text, err = readAll(ctx, p.app.In, "stdin")
+		return "stdin", text, err
+	}
+	text, err = readFile(ctx, part.Value)
+	return part.Value, text, err
+}
+
+func lastIndex(list []string, s string) int {
+	for i, v := range slices.Backward(list) {
+		if v == s {
+			return i
+		}
+	}
+	return -1
+}
+
+func tooLong(where string) error {
+	return cli.Input("%s: has more than %d MiB, longer than any context; cut it", where, maxText>>20)
+}
+
+// wantStdin decides whether stdin is part of the text, without a -f that names it. given: words or a file are there already; then stdin
+// counts only if it was clearly meant: a pipe, or a regular file of which nobody has read.
 func (p *program) wantStdin(given bool) bool {
 	in := p.app.In
 	switch {
-	case p.o.file == "-":
-		return true
 	case p.o.noStdin:
 		return false
 	case !given:
@@ -118,7 +148,7 @@ func readAll(ctx context.Context, f *os.File, where string) (string, error) {
 		return "", cli.Interrupted()
 	case r := <-c:
 		if len(r.b) > maxText {
-			return "", cli.Input("%s: has more than %d MiB, longer than any context; cut it", where, maxText>>20)
+			return "", tooLong(where)
 		}
 		return dropLineEnd(string(r.b)), r.err
 	}
@@ -180,10 +210,15 @@ func (p *program) request(m *generate.Model, text string, limit int) (request, e
 		return request{r.IDs, r.Text}, err
 	}
 	r, err := render(text)
-	if err != nil || o.truncate == "" || limit == 0 || len(r.ids) <= limit {
+	if err != nil || o.truncate == "" || o.fits(r, limit) {
 		return r, err
 	}
 	return p.cutText(m, r, render, text, limit)
+}
+
+// fits reports whether a prompt leaves room for the first new token, if there is to be one.
+func (o *options) fits(r request, limit int) bool {
+	return generate.CheckRoom(len(r.ids), limit, o.predict) == nil
 }
 
 // room is the number of prompt tokens that --truncate leaves: the context less -n, at least half of it.
@@ -196,7 +231,7 @@ func (o *options) room(limit int) int {
 
 // cutIDs cuts a plain prompt, as --truncate says. BOS stays.
 func (p *program) cutIDs(m *generate.Model, r request, limit int) request {
-	if p.o.truncate == "" || limit == 0 || len(r.ids) <= limit {
+	if p.o.truncate == "" || p.o.fits(r, limit) {
 		return r
 	}
 	n := p.o.room(limit)
@@ -222,8 +257,8 @@ func (p *program) cutText(m *generate.Model, r request, render func(string) (req
 	frame := was - len(encode()) // tokens of the template
 	// If the template takes more than half, the text and the answer share the rest.
 	n := max(p.o.room(limit), (limit+frame)/2)
-	for len(r.ids) > limit || len(r.ids) > n && len(r.ids) < was {
-		ids, over := encode(), len(r.ids)-n
+	for !p.o.fits(r, limit) || len(r.ids) > n && len(r.ids) < was {
+		ids, over := encode(), max(len(r.ids)-n, 1)
 		if over >= len(ids) {
 			break
 		}

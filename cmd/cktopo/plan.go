@@ -51,7 +51,7 @@ func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	c := app.NewCommand("plan [flags] MODEL|SHAPE", "what a model takes and does on a machine",
 		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
 	g := cli.NewGroup(c.Flags(), "Use")
-	g.Int(&o.context, "context", "c", 0, 1, 1<<30, "N", "positions of a sequence; default: 4096, or as long as the prompt or as the model was made for")
+	g.Int(&o.context, "context", "c", 0, 1, 1<<30, "N", "positions of a sequence; default: 4096, or what the model was made for, or the prompt and 512 tokens more")
 	g.Int(&o.prompt, "prompt", "", 512, 1, 1<<22, "N", "tokens of the prompt")
 	g.Int(&o.rows, "rows", "", 1, 1, 1024, "N", "sequences that generate in one walk")
 	g.Int(&o.ubatch, "ubatch", "", 512, 16, 1<<20, "N", "rows of a prompt's walk")
@@ -190,12 +190,18 @@ func (o *planOptions) file(path string) ([]*cost.Model, string, error) {
 	return []*cost.Model{m}, path, nil
 }
 
+// newTokens is the room that a context of no given size leaves behind the prompt: ckrun's default of -n.
+const newTokens = 512
+
 // use is how the model is used, with defaults filled in.
 func (o *planOptions) use(m *cost.Model) cost.Run {
 	kv, _ := quant.Parse(strings.ToUpper(o.kv))
 	r := cost.Run{Prompt: o.prompt, Context: o.context, Rows: o.rows, UBatch: o.ubatch, KV: kv}
 	if r.Context == 0 {
-		r.Context = max(r.Prompt, min(4096, m.Graph.Context))
+		r.Context = min(max(r.Prompt+newTokens, 4096), m.Graph.Context)
+		if r.Context <= r.Prompt {
+			r.Context = r.Prompt + newTokens
+		}
 	}
 	return r
 }
@@ -203,8 +209,8 @@ func (o *planOptions) use(m *cost.Model) cost.Run {
 // plan is one model on one machine.
 func (o *planOptions) plan(m *cost.Model, x planMachine, path string) (*planResult, error) {
 	use := o.use(m)
-	if use.Prompt > use.Context {
-		return nil, fmt.Errorf("a prompt of %d tokens is longer than the context of %d", use.Prompt, use.Context)
+	if use.Prompt >= use.Context {
+		return nil, fmt.Errorf("a prompt of %d tokens leaves no room for a new one in the context of %d", use.Prompt, use.Context)
 	}
 	threads := o.app.Common.Threads
 	if threads == 0 {

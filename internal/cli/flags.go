@@ -89,6 +89,56 @@ func (v *texts) String() string {
 	return fmt.Sprintf("%q", *v.p)
 }
 
+// Part is a value of one of several flags that share a list.
+type Part struct{ Flag, Value string }
+
+// Part adds a flag that may be repeated and mixed with others of the same list, which has their values in the order of the command line.
+// A new source of settings replaces the flag's own values.
+func (g Group) Part(list *[]Part, name, short, meta, usage string) {
+	g.value(&part{meta, name, list}, name, short, usage)
+}
+
+type part struct {
+	meta, name string
+	list       *[]Part
+}
+
+func (v *part) Set(s string) error    { *v.list = append(*v.list, Part{v.name, s}); return nil }
+func (v *part) Append(s string) error { return v.Set(s) }
+func (v *part) Type() string          { return v.meta }
+
+func (v *part) Replace(l []string) error {
+	*v.list = slices.DeleteFunc(*v.list, func(p Part) bool { return p.Flag == v.name })
+	for _, s := range l {
+		v.Set(s)
+	}
+	return nil
+}
+
+func (v *part) GetSlice() []string {
+	var l []string
+	if v.list != nil {
+		for _, p := range *v.list {
+			if p.Flag == v.name {
+				l = append(l, p.Value)
+			}
+		}
+	}
+	return l
+}
+
+// String is the value, quoted where there are several.
+func (v *part) String() string {
+	switch l := v.GetSlice(); len(l) {
+	case 0:
+		return ""
+	case 1:
+		return l[0]
+	default:
+		return fmt.Sprintf("%q", l)
+	}
+}
+
 // Enum adds a flag that takes one of the words.
 func (g Group) Enum(p *string, name, short, def, meta string, words []string, usage string) {
 	*p = def

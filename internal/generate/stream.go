@@ -29,8 +29,9 @@ type Options struct {
 	Seq    int     // the engine's sequence that takes it
 	Reuse  int     // the sequence holds the state of this many first ids of Prompt; what it holds beyond is forgotten
 
-	MaxNew    int // new tokens; 0: the prompt is evaluated only; below 0: until the end or until the context is full
-	Context   int // prompt and new tokens together; 0: no limit
+	MaxNew    int  // new tokens; 0: the prompt is evaluated only; below 0: until the end or until the context is full
+	LeaveRoom bool // at most half of what the prompt leaves of the context, if that is less: a conversation goes on
+	Context   int  // prompt and new tokens together; 0: no limit
 	Stop      []string
 	IgnoreEOG bool // tokens that end a text are never drawn
 
@@ -88,11 +89,24 @@ func (p Phase) Rate() float64 {
 	return float64(p.Tokens) / float64(p.Ns) * 1e9
 }
 
-// TooLongError says that a prompt does not fit into the context.
+// TooLongError says that a prompt does not fit into the context, or leaves no room for a new token.
 type TooLongError struct{ Tokens, Context int }
 
 func (e *TooLongError) Error() string {
+	if e.Tokens == e.Context {
+		return fmt.Sprintf("the prompt has %d tokens, the context %d: there is no room for a new one; raise -c, cut the prompt with --truncate, or evaluate it alone with -n 0",
+			e.Tokens, e.Context)
+	}
 	return fmt.Sprintf("the prompt has %d tokens, the context %d; raise -c or cut the prompt with --truncate", e.Tokens, e.Context)
+}
+
+// CheckRoom returns an *InputError around a *TooLongError if a prompt of so many tokens does not fit into a context (0: any does) together
+// with one new token; with maxNew 0 the prompt alone must fit.
+func CheckRoom(prompt, context, maxNew int) error {
+	if context <= 0 || prompt < context || prompt == context && maxNew == 0 {
+		return nil
+	}
+	return &InputError{&TooLongError{prompt, context}}
 }
 
 // Generate evaluates the prompt and draws tokens until an end. emit gets each token as it comes; its error ends the generation and is
@@ -107,8 +121,11 @@ func (m *Model) Generate(ctx context.Context, e Engine, o Options, emit func(Eve
 	if len(o.Prompt) == 0 {
 		return g.res, inputf("the prompt is empty: there is not one token to begin with")
 	}
-	if o.Context > 0 && len(o.Prompt) > o.Context {
-		return g.res, &InputError{&TooLongError{len(o.Prompt), o.Context}}
+	if err := CheckRoom(len(o.Prompt), o.Context, o.MaxNew); err != nil {
+		return g.res, err
+	}
+	if half := (o.Context - len(o.Prompt) + 1) / 2; o.LeaveRoom && o.Context > 0 && (o.MaxNew < 0 || o.MaxNew > half) {
+		g.o.MaxNew = half
 	}
 	if o.Reuse > e.Len(o.Seq) || o.Reuse > len(o.Prompt) {
 		panic(fmt.Sprintf("generate: reuse of %d positions, the sequence has %d and the prompt %d", o.Reuse, e.Len(o.Seq), len(o.Prompt)))

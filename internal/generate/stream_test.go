@@ -186,6 +186,13 @@ func TestStreamEdges(t *testing.T) {
 		t.Errorf("reuse: rows %v, %+v, %v", e.rows, res, err)
 	}
 
+	// The built-in model's BOS ends its text: the next story would follow.
+	bos, _ := m.Tok.BOS()
+	e = newScript(m, 3, append(say[:2:2], bos))
+	if res, err = m.Generate(ctx, e, Options{Prompt: prompt, Seq: e.NewSeq(), MaxNew: -1}, nil); err != nil || res.Finish != FinishEOG || res.Text != "On" {
+		t.Errorf("BOS: %+v, %v", res, err)
+	}
+
 	// An end token that is ignored is never drawn.
 	e = newScript(m, 3, []int32{eos})
 	res, err = m.Generate(ctx, e, Options{Prompt: prompt, Seq: e.NewSeq(), MaxNew: 3, IgnoreEOG: true}, nil)
@@ -203,9 +210,22 @@ func TestStreamEdges(t *testing.T) {
 	if _, err = m.Generate(ctx, e, Options{MaxNew: 1}, nil); !errors.As(err, &in) {
 		t.Errorf("empty prompt: %v", err)
 	}
-	res, err = m.Generate(ctx, newSeq(newScript(m, 3, say)), Options{Prompt: prompt, Context: 3, MaxNew: -1}, nil)
-	if err != nil || res.Finish != FinishContext || res.NewTokens != 0 {
-		t.Errorf("prompt as long as the context: %+v, %v", res, err)
+	for _, n := range []int{-1, 1} {
+		_, err = m.Generate(ctx, newSeq(newScript(m, 3, say)), Options{Prompt: prompt, Context: 3, MaxNew: n}, nil)
+		if !errors.As(err, &in) || !errors.As(err, &long) || long.Tokens != 3 || long.Context != 3 || !strings.Contains(err.Error(), "no room") {
+			t.Errorf("prompt as long as the context, %d tokens: %v", n, err)
+		}
+	}
+	if res, err = m.Generate(ctx, newSeq(newScript(m, 3, say)), Options{Prompt: prompt, Context: 3}, nil); err != nil || res.Finish != FinishLength {
+		t.Errorf("prompt as long as the context, no tokens: %+v, %v", res, err)
+	}
+
+	// With LeaveRoom an answer takes half of what is left, at least one token, unless MaxNew is less.
+	for _, c := range []struct{ context, max, want int }{{4, 9, 1}, {5, 9, 1}, {6, 9, 2}, {11, -1, 4}, {11, 2, 2}, {0, 2, 2}} {
+		res, err = m.Generate(ctx, newSeq(newScript(m, 3, say[:4])), Options{Prompt: prompt, Context: c.context, MaxNew: c.max, LeaveRoom: true}, nil)
+		if err != nil || res.NewTokens != c.want {
+			t.Errorf("context %d, at most %d: %d tokens, %s, %v, expected %d", c.context, c.max, res.NewTokens, res.Finish, err, c.want)
+		}
 	}
 
 	// The errors of engine and emit come back, with what there was.

@@ -4,7 +4,8 @@
 //
 // Matrices become F16, norms stay F32. (Tried: Q8_0 where a row is a multiple of its blocks, 345,056 bytes. The greedy text leaves the
 // published one after 114 tokens, also with activations in F32.) The vocabulary is kept. Metadata is added: licence and source, that
-// prompts are sent as they are, and a chat template that joins the turns to one story.
+// prompts are sent as they are, that BOS ends a text (the stories of the training data stand behind one another, BOS between them: llama2.c
+// stops there too), and a chat template that joins the turns to one story.
 package main
 
 import (
@@ -80,6 +81,8 @@ func metadata(in *gguf.Metadata) *gguf.Metadata {
 	kv.Set("general.source.url", "https://huggingface.co/karpathy/tinyllamas")
 	kv.Set("general.file_type", uint32(1)) // mostly F16 (llama.h, LLAMA_FTYPE_MOSTLY_F16)
 	kv.Set("ck.prompt.default", "raw")
+	bos := in.Value("tokenizer.ggml.bos_token_id")
+	kv.Set("tokenizer.ggml.eot_token_id", bos)
 	kv.Set("tokenizer.chat_template", strings.TrimSuffix(story, "\n"))
 	return kv
 }
