@@ -69,7 +69,7 @@ const runLong = `Measures tests named as llama-bench names them, in tokens per s
   pp512+tg128    one after the other (--pg)
   … @ d4096      after 4096 tokens that are not counted (-d)
 
-Every test is warmed up until the weights are packed and two runs agree to 3 %, then repeated. The table has the median and an interval that holds the true median with the probability given (order statistics; 94 % for five repetitions), what was read from memory and its share of the read bandwidth, the operations of the matmuls and their share of the arithmetic peak. Both roofs are measured beside every repetition on the same workers; the best sample counts.
+Before a test the weights are packed, all at once; then it runs until two runs agree to 3 %, for at most the time of one repetition more, and is repeated. The table has the median and an interval that holds the true median with the probability given (order statistics; 94 % for five repetitions), what was read from memory and its share of the read bandwidth, the operations of the matmuls and their share of the arithmetic peak. Both roofs are measured beside every repetition on the same workers; the best sample counts.
 
 A repetition that stands out is named on stderr with what disturbed it: pages read from disk, steal time, other processes.
 

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"ck/internal/gguf"
 	"ck/internal/graph"
+	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/team"
 	"ck/internal/walk"
 )
 
@@ -79,6 +82,26 @@ func (e *Engine) PackedBytes() int64 {
 // Packing reports whether panels that have room are still to be packed: walks are slower until then.
 func (e *Engine) Packing() bool {
 	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })
+}
+
+// Pack packs all panels that have room, which walks otherwise do bit by bit beside their work: for who wants to wait once, such as a
+// warm-up. Each worker packs, and so touches first, an even part of each matrix. Between panels it looks whether ctx has ended.
+func (e *Engine) Pack(ctx context.Context) error {
+	t, err := e.team(e.Threads(plan.One))
+	if err != nil || !e.Packing() {
+		return err
+	}
+	err = t.Run(func(w int) {
+		for _, s := range e.weights.Slots {
+			if s != nil {
+				s.Pack(w, t.Size(), func() bool { team.Safepoint(); return ctx.Err() != nil })
+			}
+		}
+	})
+	if err == nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return e.fault(err)
 }
 
 // WeightBytes is what one token reads of the weights: panels, or file rows where there are none.

@@ -188,3 +188,27 @@ func (s *Slot) Packing() bool {
 	}
 	return false
 }
+
+// Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used before or not. It
+// returns early when stop says so, which is asked before each panel.
+func (s *Slot) Pack(w, workers int, stop func() bool) {
+	n := s.panels()
+	lo, hi := n*w/workers, n*(w+1)/workers
+	if s.mem == nil {
+		return
+	}
+	var u use
+	for p := lo; p < hi; p++ {
+		if s.state[p].Load() == packed {
+			continue
+		}
+		if stop() {
+			return
+		}
+		if !u.touched {
+			s.touch(&u, p, hi)
+		}
+		s.state[p].CompareAndSwap(filed, used)
+		s.keep(p)
+	}
+}

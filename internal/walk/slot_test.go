@@ -93,6 +93,34 @@ func TestSlotKeeps(t *testing.T) {
 	}
 }
 
+// Packed at once by several workers, used before or not, panels have the same bytes; stop leaves the rest to walks.
+func TestSlotPack(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		s, want := testSlot(t, 16*64+5, 256, true)
+		u, scratch := use{}, make([]byte, s.scratch())
+		if before {
+			if err := readShare(s, &u, 0, s.panels()/2, scratch, want); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := 0
+		s.Pack(0, 2, func() bool { asked++; return asked > 3 })
+		if n := s.PackedBytes(); n != 3*s.pb {
+			t.Errorf("stopped after 3 panels: %d bytes are packed", n)
+		}
+		var wg sync.WaitGroup
+		for w := range 3 {
+			wg.Go(func() { s.Pack(w, 3, func() bool { return false }) })
+		}
+		wg.Wait()
+		if s.Packing() || !bytes.Equal(s.mem, want) {
+			t.Errorf("used before %v: not all panels are packed, or not as walks pack them", before)
+		}
+	}
+	s, _ := testSlot(t, 100, 256, false)
+	s.Pack(0, 1, func() bool { t.Error("asked without room"); return true })
+}
+
 func TestSlotWithoutRoom(t *testing.T) {
 	s, want := testSlot(t, 100, 256, false)
 	u := use{credit: time.Hour}
