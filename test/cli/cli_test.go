@@ -46,6 +46,7 @@ func buildPrograms(t testing.TB) string {
 			}
 		}
 		cmd := exec.Command("go", append(args, "ck/cmd/ckrun", "ck/cmd/ckbench", "ck/cmd/cktopo")...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as README, make and CI build them
 		p.out, p.err = cmd.CombinedOutput()
 	})
 	if p.err != nil {
