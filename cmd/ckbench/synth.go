@@ -23,7 +23,7 @@ type synthOptions struct {
 	layers, hidden, ffn, heads, kvHeads, headDim, vocab int
 }
 
-const synthLong = `Writes a GGUF file with random weights in the shape of a real model, or in that of a llama of the given sizes. Its vocabulary has the true size. It is as fast as the real model, and what it says means nothing; llama.cpp loads it as well.
+const synthLong = `Writes a GGUF file with random weights in the shape of a real model, or in that of a llama of the given sizes. Its vocabulary has the true size and merges English text to about four characters a token, as real ones do; it has the family's control tokens and a chat template. It is as fast as the real model, and what it says means nothing; llama.cpp loads it as well.
 
 TYPE is the name of a recipe (Q4_K_M, Q5_K_S, IQ4_XS, …: what llama-quantize makes of the model) or of a block type (Q4_K, MXFP4, …) for all matrices. Names that are both, such as Q6_K, are recipes unless --pure.
 

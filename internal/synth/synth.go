@@ -1,7 +1,7 @@
 // Package synth writes models with random weights in the shapes of real ones, so that speed can be measured without a download.
 //
-// The weights have the size and spread of trained ones, the vocabulary has the true number of tokens (SentencePiece with bytes, and
-// made-up words), so that every program that reads GGUF can run the file; what it says means nothing.
+// The weights have the size and spread of trained ones, the vocabulary has the true number of tokens and merges English text as real ones
+// do, and there is a chat template, so that every program that reads GGUF can run the file; what it says means nothing.
 package synth
 
 import (
@@ -144,46 +144,8 @@ func (s Shape) metadata(name string) *gguf.Metadata {
 	}
 	set("attention.layer_norm_rms_epsilon", float32(1e-5))
 	set("rope.freq_base", s.RopeBase)
-	tokens, scores, kinds := vocabulary(s.Vocab)
-	kv.Set("tokenizer.ggml.model", "llama")
-	kv.Set("tokenizer.ggml.tokens", tokens)
-	kv.Set("tokenizer.ggml.scores", scores)
-	kv.Set("tokenizer.ggml.token_type", kinds)
-	kv.Set("tokenizer.ggml.bos_token_id", uint32(1))
-	kv.Set("tokenizer.ggml.eos_token_id", uint32(2))
-	kv.Set("tokenizer.ggml.add_bos_token", true)
+	setVocabulary(kv, s.Arch, s.Vocab)
 	return kv
-}
-
-// vocabulary makes n SentencePiece tokens: unknown, BOS, EOS, the 256 bytes, then words of one to four syllables.
-func vocabulary(n int) (tokens []string, scores []float32, kinds []int32) {
-	add := func(s string, score float32, kind int32) {
-		if len(tokens) < n {
-			tokens, scores, kinds = append(tokens, s), append(scores, score), append(kinds, kind)
-		}
-	}
-	add("<unk>", 0, 2)
-	add("<s>", 0, 3)
-	add("</s>", 0, 3)
-	for b := range 256 {
-		add(fmt.Sprintf("<0x%02X>", b), 0, 6)
-	}
-	add("▁", -1, 1)
-	for c := '!'; c <= '~'; c++ {
-		add(string(c), -1, 1)
-	}
-	const consonants, vowels = "bcdfghjklmnpqrstvwxz", "aeiou"
-	for i := 0; len(tokens) < n; i++ {
-		word := ""
-		for k := i; ; k = k/(len(consonants)*len(vowels)) - 1 {
-			word = string(consonants[k/len(vowels)%len(consonants)]) + string(vowels[k%len(vowels)]) + word
-			if k < len(consonants)*len(vowels) {
-				break
-			}
-		}
-		add("▁"+word, -2-float32(i)/float32(n), 1)
-	}
-	return tokens, scores, kinds
 }
 
 // pieceBytes is the size of the pieces that are made and written at a time.

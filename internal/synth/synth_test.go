@@ -65,18 +65,6 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// All tokens of a vocabulary of full size differ.
-func TestVocabularyIsDistinct(t *testing.T) {
-	tokens, _, _ := vocabulary(151936)
-	seen := map[string]bool{}
-	for _, s := range tokens {
-		if seen[s] {
-			t.Fatalf("token %q twice", s)
-		}
-		seen[s] = true
-	}
-}
-
 // A recipe's types are in the file, with its number, and the progress ends at the announced size.
 func TestMixed(t *testing.T) {
 	s, err := Find("llama-3.2-1b")
