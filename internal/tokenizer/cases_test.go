@@ -287,7 +287,7 @@ func modelAsJSON(t testing.TB, b []byte) []byte {
 // tekkenAsJSON writes tekken.json as a tokenizer.json, its merges rebuilt from the ranks.
 func tekkenAsJSON(t testing.TB, b []byte) []byte {
 	t.Helper()
-	tok, err := fromTekken(string(b))
+	tok, err := fromTekken(string(b), &hfConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

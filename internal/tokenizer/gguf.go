@@ -43,6 +43,9 @@ func fromGGUF(kv KV) (*Tokenizer, error) {
 	if t.kind, err = ggufTypes(kv, len(t.text)); err != nil {
 		return nil, err
 	}
+	if err := t.ggufIDs(kv, model == "llama"); err != nil {
+		return nil, err
+	}
 	addBOS := false
 	switch model {
 	case "llama":
@@ -99,10 +102,6 @@ func (t *Tokenizer) ggufScores(kv KV) error {
 	scores, ok := kv.Float32s(ggml + "scores")
 	if !ok || len(scores) != len(t.text) {
 		return fmt.Errorf("%sscores has %d entries for %d tokens", ggml, len(scores), len(t.text))
-	}
-	t.bos, t.eos, t.unknown = 1, 2, 0 // where the file does not say
-	if len(t.text) < 3 {
-		t.bos, t.eos, t.unknown = -1, -1, -1
 	}
 	t.prefix = prefixAlways
 	t.setScores(scores)
@@ -164,35 +163,35 @@ func (t *Tokenizer) ggufMerges(kv KV, p preType, pre string) error {
 	return t.addMerges(len(merges), func(i int) (string, string) { return splitMerge(merges[i]) })
 }
 
-// ggufSpecials reads the ids and flags of special tokens.
-func (t *Tokenizer) ggufSpecials(kv KV, addBOS bool) error {
-	read := func(key string, id *int32) error {
-		n, ok := kv.Int(ggml + key)
-		if !ok || n == math.MaxUint32 || n < 0 { // the null token
-			return nil
-		}
-		v, err := t.checkID(n, ggml+key)
-		*id = v
-		return err
+// ggufIDs reads the ids of special tokens; spm: those that SentencePiece has where the file does not say.
+func (t *Tokenizer) ggufIDs(kv KV, spm bool) error {
+	if spm && len(t.text) > 2 {
+		t.bos, t.eos, t.unknown = 1, 2, 0
 	}
 	eot, eom, unknown := int32(-1), int32(-1), t.unknown
 	for _, k := range []struct {
 		key string
 		id  *int32
 	}{{"bos_token_id", &t.bos}, {"eos_token_id", &t.eos}, {"unknown_token_id", &unknown}, {"eot_token_id", &eot}, {"eom_token_id", &eom}} {
-		if err := read(k.key, k.id); err != nil {
+		n, ok := kv.Int(ggml + k.key)
+		if !ok || n == math.MaxUint32 || n < 0 { // the null token
+			continue
+		}
+		v, err := t.checkID(n, ggml+k.key)
+		if err != nil {
 			return err
 		}
+		*k.id = v
 	}
-	if t.spans {
+	if spm {
 		t.unknown = unknown
 	}
-	t.eog = map[int32]bool{}
-	for _, id := range []int32{eot, eom} {
-		if id >= 0 {
-			t.eog[id] = true
-		}
-	}
+	t.markControls(eot, eom)
+	return nil
+}
+
+// ggufSpecials reads the flags of special tokens.
+func (t *Tokenizer) ggufSpecials(kv KV, addBOS bool) error {
 	flag := func(key string, def bool) bool {
 		if on, ok := kv.Bool(ggml + key); ok {
 			return on

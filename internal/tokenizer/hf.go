@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -15,6 +16,10 @@ func FromJSON(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openJSON(tokenizerJSON, c)
+}
+
+func openJSON(tokenizerJSON []byte, c *hfConfig) (*Tokenizer, error) {
 	t, err := fromJSON(string(tokenizerJSON), c)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
@@ -29,6 +34,8 @@ type hfConfig struct {
 	AddBOS      *bool              `json:"add_bos_token"`
 	AddEOS      *bool              `json:"add_eos_token"`
 	AddedTokens map[string]hfToken `json:"added_tokens_decoder"`
+
+	ends []int64 // further ids that end a generation, of generation_config.json
 }
 
 // hfTokenText is a token's text, written as a string or as an object with its content.
@@ -198,12 +205,16 @@ func fromJSON(src string, config *hfConfig) (*Tokenizer, error) {
 	if err := t.hfPreTokenizer(parts[1].flatten()); err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
-	list, err := t.hfVocab(&m, added)
+	list, err := t.hfTokens(&m, added)
 	if err != nil {
 		return nil, err
 	}
 	if err := t.hfPost(parts[2].flatten()); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
+	}
+	t.pickIDs(list, config)
+	if err := t.hfBuild(&m); err != nil {
+		return nil, err
 	}
 	t.trimDecoded = t.escape && t.prefix != prefixNever
 	for _, d := range parts[3].flatten() {
@@ -433,8 +444,8 @@ func (t *Tokenizer) hfMetaspace(p hfPart, i int) error {
 	return nil
 }
 
-// hfVocab sets tokens and merges, and lists the added tokens.
-func (t *Tokenizer) hfVocab(m *hfModel, added []hfToken) ([]special, error) {
+// hfTokens sets text and types of all tokens, and lists the added ones.
+func (t *Tokenizer) hfTokens(m *hfModel, added []hfToken) ([]special, error) {
 	t.text = m.tokens
 	t.kind = make([]uint8, len(m.tokens))
 	for id, used := range m.used {
@@ -445,25 +456,10 @@ func (t *Tokenizer) hfVocab(m *hfModel, added []hfToken) ([]special, error) {
 			t.kind[id] = typeNormal
 		}
 	}
-	// Tokens that are both of the model and added take part in merges, as HF has them: the index is made before their type is set.
 	list, err := t.addTokens(added)
 	if err != nil {
 		return nil, err
 	}
-	kinds := t.kind
-	t.kind = make([]uint8, len(kinds))
-	for id, k := range kinds {
-		if t.kind[id] = k; id < len(m.used) && m.used[id] && k != typeByte {
-			t.kind[id] = typeNormal
-		}
-	}
-	if err := t.build(t.form); err != nil {
-		return nil, err
-	}
-	if err := t.addMerges(len(m.merges)/2, func(i int) (string, string) { return m.merges[2*i], m.merges[2*i+1] }); err != nil {
-		return nil, err
-	}
-	t.kind = kinds
 	for id, text := range t.text {
 		if m.unknown != "" && text == m.unknown {
 			t.unknown = int32(id)
@@ -473,6 +469,24 @@ func (t *Tokenizer) hfVocab(m *hfModel, added []hfToken) ([]special, error) {
 		}
 	}
 	return list, nil
+}
+
+// hfBuild makes the index and the merges. A token of the model that is an added one too takes part in them, as in HF, unless it is a
+// control token: the index is made as if its type were that of a word.
+func (t *Tokenizer) hfBuild(m *hfModel) error {
+	kinds := t.kind
+	t.kind = slices.Clone(kinds)
+	for id, used := range m.used {
+		if k := kinds[id]; used && (k == typeUserDefined || k == typeUnknown) {
+			t.kind[id] = typeNormal
+		}
+	}
+	err := t.build(t.form)
+	if err == nil {
+		err = t.addMerges(len(m.merges)/2, func(i int) (string, string) { return m.merges[2*i], m.merges[2*i+1] })
+	}
+	t.kind = kinds
+	return err
 }
 
 // addTokens sets text and type of added tokens, which may extend the vocabulary, and lists them.
@@ -552,9 +566,8 @@ var (
 	closeTexts = []string{"</s>", "<|end_of_text|>", "<eos>", "<｜end▁of▁sentence｜>", "<|endoftext|>"}
 )
 
-// setConfig applies tokenizer_config.json and completes t. What AddSpecial adds is what the file's template says; the flags of
-// the configuration, where they are set, decide about BOS and EOS.
-func (t *Tokenizer) setConfig(list []special, c *hfConfig, addBOS bool) {
+// pickIDs finds BOS and EOS, and with them what is a control token.
+func (t *Tokenizer) pickIDs(list []special, c *hfConfig) {
 	byText := map[string]int32{}
 	for _, s := range list {
 		byText[s.text] = s.id
@@ -574,6 +587,13 @@ func (t *Tokenizer) setConfig(list []special, c *hfConfig, addBOS bool) {
 	}
 	pick(&t.bos, string(c.BOS), t.before, beginTexts)
 	pick(&t.eos, string(c.EOS), t.after, closeTexts)
+	t.markControls()
+	t.addEnds(c.ends)
+}
+
+// setConfig applies tokenizer_config.json and completes t. What AddSpecial adds is what the file's template says; the flags of
+// the configuration, where they are set, decide about BOS and EOS.
+func (t *Tokenizer) setConfig(list []special, c *hfConfig, addBOS bool) {
 	addEOS := false
 	if c.AddBOS != nil {
 		addBOS = *c.AddBOS

@@ -19,18 +19,25 @@ const (
 // tokenizer_config.json and the end tokens of generation_config.json where they are. A tokenizer.json of a kind that is not
 // supported gives way to a tokenizer.model beside it.
 func Open(dir string) (*Tokenizer, error) {
-	config, err := readOptional(filepath.Join(dir, "tokenizer_config.json"), maxConfigFile)
+	b, err := readOptional(filepath.Join(dir, "tokenizer_config.json"), maxConfigFile)
 	if err != nil {
+		return nil, err
+	}
+	config, err := parseConfig(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	if config.ends, err = generationEnds(dir); err != nil {
 		return nil, err
 	}
 	var unsupported error
 	for _, f := range []struct {
 		name string
-		make func(b []byte) (*Tokenizer, error)
+		make func(b []byte, c *hfConfig) (*Tokenizer, error)
 	}{
-		{"tokenizer.json", func(b []byte) (*Tokenizer, error) { return FromJSON(b, config) }},
-		{"tekken.json", FromTekken},
-		{"tokenizer.model", func(b []byte) (*Tokenizer, error) { return FromSentencePiece(b, config) }},
+		{"tokenizer.json", openJSON},
+		{"tekken.json", openTekken},
+		{"tokenizer.model", openSentencePiece},
 	} {
 		b, err := readOptional(filepath.Join(dir, f.name), maxVocabFile)
 		if err != nil {
@@ -39,10 +46,10 @@ func Open(dir string) (*Tokenizer, error) {
 		if b == nil {
 			continue
 		}
-		t, err := f.make(b)
+		t, err := f.make(b, config)
 		switch {
 		case err == nil:
-			return t, t.readGenerationConfig(dir)
+			return t, nil
 		case !errors.Is(err, ErrUnsupported):
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		case unsupported == nil:
@@ -77,27 +84,27 @@ func readOptional(name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// readGenerationConfig adds eos_token_id, a number or a list, to the ends of generation.
-func (t *Tokenizer) readGenerationConfig(dir string) error {
+// generationEnds is eos_token_id of generation_config.json, a number or a list.
+func generationEnds(dir string) (ids []int64, err error) {
 	name := filepath.Join(dir, "generation_config.json")
 	b, err := readOptional(name, maxConfigFile)
 	if err != nil || len(b) == 0 {
-		return err
+		return nil, err
 	}
 	var c struct {
 		EOS any `json:"eos_token_id"`
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	list, ok := c.EOS.([]any)
 	if !ok {
 		list = []any{c.EOS}
 	}
 	for _, e := range list {
-		if id, ok := e.(float64); ok && id >= 0 && id < float64(len(t.text)) {
-			t.eog[int32(id)] = true
+		if id, ok := e.(float64); ok && id >= 0 && id < maxTokens {
+			ids = append(ids, int64(id))
 		}
 	}
-	return nil
+	return ids, nil
 }

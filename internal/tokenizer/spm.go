@@ -173,6 +173,10 @@ func FromSentencePiece(model, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openSentencePiece(model, c)
+}
+
+func openSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 	t, err := fromSentencePiece(model, c)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
@@ -226,9 +230,6 @@ func fromSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 	for len(t.priority) < len(t.text) {
 		t.priority = append(t.priority, math.MaxUint32)
 	}
-	if err := t.build(formEscaped); err != nil {
-		return nil, err
-	}
 	for _, e := range []struct {
 		dst *int32
 		id  int32
@@ -236,6 +237,10 @@ func fromSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 		if e.id >= 0 && int(e.id) < len(t.text) {
 			*e.dst = e.id
 		}
+	}
+	t.pickIDs(list, c)
+	if err := t.build(formEscaped); err != nil {
+		return nil, err
 	}
 	t.setConfig(list, c, true)
 	return t, nil

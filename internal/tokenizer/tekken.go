@@ -27,14 +27,18 @@ type tekkenToken struct {
 // FromTekken makes a tokenizer from the contents of Mistral's tekken.json. The first default_num_special_tokens ids are control
 // tokens, those after them the entries by rank; a rank is also the priority of joining.
 func FromTekken(tekkenJSON []byte) (*Tokenizer, error) {
-	t, err := fromTekken(string(tekkenJSON))
+	return openTekken(tekkenJSON, &hfConfig{})
+}
+
+func openTekken(tekkenJSON []byte, c *hfConfig) (*Tokenizer, error) {
+	t, err := fromTekken(string(tekkenJSON), c)
 	if err != nil {
 		return nil, fmt.Errorf("tekken.json: %w", err)
 	}
 	return t, nil
 }
 
-func fromTekken(src string) (*Tokenizer, error) {
+func fromTekken(src string, c *hfConfig) (*Tokenizer, error) {
 	var config tekkenConfig
 	var named []tekkenToken
 	var tokens []string
@@ -80,6 +84,11 @@ func fromTekken(src string) (*Tokenizer, error) {
 		case "</s>":
 			t.eos = s.id
 		}
+	}
+	t.markControls()
+	t.addEnds(c.ends)
+	if err := t.build(formRaw); err != nil {
+		return nil, err
 	}
 	t.finish(list, true, false)
 	return t, nil
@@ -142,5 +151,5 @@ func (t *Tokenizer) tekkenVocab(tokens []string, named []tekkenToken, numSpecial
 	for i, text := range tokens {
 		t.text[numSpecials+i], t.kind[numSpecials+i], t.priority[numSpecials+i] = text, typeNormal, uint32(i)
 	}
-	return list, t.build(formRaw)
+	return list, nil
 }

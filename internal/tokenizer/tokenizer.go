@@ -365,35 +365,20 @@ func (t *Tokenizer) TokenID(text string) (int32, bool) {
 	return id, id >= 0
 }
 
-// endTexts are the control tokens that end a turn or a text whatever the file says about them (llama.cpp, src/llama-vocab.cpp).
-var endTexts = []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-	"<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>",
-	"<｜end▁of▁sentence｜>", "[e~["}
-
-// finish sets what follows from the rest: the special tokens' finder, the ends of generation and what AddSpecial adds.
+// finish sets what follows from the rest: the special tokens' finder and what AddSpecial adds. list may lack tokens that are control
+// tokens only because the file names their ids.
 func (t *Tokenizer) finish(list []special, addBOS, addEOS bool) {
-	t.specials = newSpecials(list)
-	if t.eog == nil {
-		t.eog = map[int32]bool{}
+	listed := map[int32]bool{}
+	for i := range list {
+		listed[list[i].id] = true
+		list[i].control = list[i].control || t.IsControl(list[i].id)
 	}
-	if t.eos >= 0 {
-		t.eog[t.eos] = true
-	}
-	has := map[string]int32{}
-	for _, text := range endTexts {
-		if s := t.specials.at(text); s != nil && s.text == text && s.control {
-			has[text] = s.id
-			t.eog[s.id] = true
+	for id := range t.eog {
+		if !listed[id] && t.IsControl(id) {
+			list = append(list, special{text: t.text[id], id: id, control: true})
 		}
 	}
-	// In the harmony format <|end|> closes a message, after which the model goes on with another.
-	_, ret := has["<|return|>"]
-	_, call := has["<|call|>"]
-	_, calls := has["<|calls|>"]
-	_, flush := has["<|flush|>"]
-	if end, ok := has["<|end|>"]; ok && (ret && call || calls && flush) && end != t.eos {
-		delete(t.eog, end)
-	}
+	t.specials = newSpecials(list)
 	if addBOS && t.bos >= 0 && !slices.Contains(t.before, t.bos) {
 		t.before = append([]int32{t.bos}, t.before...)
 	}
