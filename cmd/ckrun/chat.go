@@ -42,6 +42,7 @@ func (p *program) chat(cmd *cobra.Command, words []string) error {
 // talk is a running chat.
 type talk struct {
 	p       *program
+	ctx     context.Context // the program's, for commands
 	m       *generate.Model
 	e       *engine.Engine
 	s       *generate.Session
@@ -64,7 +65,7 @@ func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
 	}
 	closeEngine := sync.OnceFunc(e.Close)
 	defer closeEngine()
-	c := &talk{p: p, m: m, e: e, s: m.NewSession(e, t), flags: cmd.Flags(), context: limit}
+	c := &talk{p: p, ctx: ctx, m: m, e: e, s: m.NewSession(e, t), flags: cmd.Flags(), context: limit}
 	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
 	if cli.IsTerminal(p.app.In) && !p.app.Common.JSON {
 		err = c.terminal(ctx)
@@ -109,10 +110,10 @@ func (c *talk) answer(ctx context.Context, text string, emit func(generate.Event
 
 // lines reads messages as JSON and answers each user turn.
 func (c *talk) lines(ctx context.Context, in *os.File) error {
-	dec := json.NewDecoder(&bounded{r: in})
+	dec := json.NewDecoder(&bounded{r: cli.Reader(ctx, in)})
 	for {
 		var raw json.RawMessage
-		err := readJSON(ctx, dec, &raw)
+		err := dec.Decode(&raw)
 		switch {
 		case errors.Is(err, io.EOF):
 			if c.turn == 0 && len(c.s.Messages) == 0 {
@@ -134,18 +135,6 @@ func (c *talk) lines(ctx context.Context, in *os.File) error {
 		if err := c.take(ctx, messages); err != nil {
 			return err
 		}
-	}
-}
-
-// readJSON reads the next value, unless ctx ends first.
-func readJSON(ctx context.Context, dec *json.Decoder, raw *json.RawMessage) error {
-	done := make(chan error, 1)
-	go func() { done <- dec.Decode(raw) }()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case err := <-done:
-		return err
 	}
 }
 

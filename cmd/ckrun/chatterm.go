@@ -347,7 +347,9 @@ func (c *talk) load(path string) error {
 	if path == "" {
 		return cli.Usage("/load: name a file")
 	}
-	f, err := os.Open(path)
+	ctx, done := c.p.app.Interruptible(c.ctx) // it may be a FIFO
+	defer done()
+	f, err := cli.OpenReader(ctx, path)
 	if err != nil {
 		return err
 	}

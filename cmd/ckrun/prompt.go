@@ -61,7 +61,7 @@ func (p *program) readText(ctx context.Context, words []string, named bool) (str
 		given = given || text != "" || where != "stdin"
 	}
 	if !slices.Contains(files, "-") && p.wantStdin(given) {
-		text, err := readAll(ctx, p.app.In, "stdin")
+		text, err := p.readStdin(ctx)
 		if err == nil {
 			err = add("stdin", text)
 		}
@@ -82,7 +82,7 @@ func (p *program) readPart(ctx context.Context, part cli.Part) (where, text stri
 	case part.Flag == promptFlag:
 		return "prompt", part.Value, nil
 	case part.Value == "-":
-		text, err = readAll(ctx, p.app.In, "stdin")
+		text, err = p.readStdin(ctx)
 		return "stdin", text, err
 	}
 	text, err = readFile(ctx, part.Value)
@@ -124,34 +124,29 @@ func (p *program) wantStdin(given bool) bool {
 }
 
 func readFile(ctx context.Context, path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := cli.OpenReader(ctx, path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	return readAll(ctx, f, path)
+	return readAll(f, path)
 }
 
-// readAll reads f to its end, without one final line end, unless ctx ends before.
-func readAll(ctx context.Context, f *os.File, where string) (string, error) {
-	type result struct {
-		b   []byte
-		err error
-	}
-	c := make(chan result, 1)
-	go func() {
-		b, err := io.ReadAll(io.LimitReader(f, maxText+1))
-		c <- result{b, err}
-	}()
-	select {
-	case <-ctx.Done():
+// readStdin reads stdin to its end.
+func (p *program) readStdin(ctx context.Context) (string, error) {
+	return readAll(cli.Reader(ctx, p.app.In), "stdin")
+}
+
+// readAll reads r to its end, without one final line end.
+func readAll(r io.Reader, where string) (string, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	switch {
+	case errors.Is(err, cli.ErrInterrupt):
 		return "", cli.Interrupted()
-	case r := <-c:
-		if len(r.b) > maxText {
-			return "", tooLong(where)
-		}
-		return dropLineEnd(string(r.b)), r.err
+	case len(b) > maxText:
+		return "", tooLong(where)
 	}
+	return dropLineEnd(string(b)), err
 }
 
 func dropLineEnd(s string) string {
@@ -329,7 +324,7 @@ func (p *program) idsFlag(ctx context.Context, vocab int) ([]int32, error) {
 			return nil, cli.Usage("--ids: @ needs the name of a file, or - for stdin")
 		case "-":
 			where = "stdin"
-			list, err = readAll(ctx, p.app.In, where)
+			list, err = p.readStdin(ctx)
 		default:
 			list, err = readFile(ctx, path)
 		}

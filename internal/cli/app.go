@@ -43,7 +43,8 @@ type App struct {
 	signals  signals
 	exitMu   sync.Mutex
 	exitOnce []func()
-	helpErr  error // of writing the help; cobra has no way for it
+	exiting  sync.Mutex // held while exitOnce runs
+	helpErr  error      // of writing the help; cobra has no way for it
 }
 
 // Common holds the flags that every program has.
@@ -151,7 +152,7 @@ func (a *App) Run(args []string) (code int) {
 			code = a.panicked(p)
 		}
 	}()
-	ctx, stop := a.signals.start(func() { a.cleanup(); os.Exit(ExitInterrupt) })
+	ctx, stop := a.signals.start(a.endBy, a.quit)
 	defer stop()
 	alias := func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if n, ok := a.Aliases[name]; ok {
@@ -177,8 +178,14 @@ func (a *App) Run(args []string) (code int) {
 	return ExitOK
 }
 
-// Code is the exit code of an error.
-func (a *App) Code(err error) int { return codeOf(err, a.Classify) }
+// Code is the exit code of an error. That of an interrupt names the signal that came.
+func (a *App) Code(err error) int {
+	code := codeOf(err, a.Classify)
+	if code == ExitInterrupt {
+		return signalCode(a.signals.first())
+	}
+	return code
+}
 
 // Report prints the line of an error and returns its exit code.
 func (a *App) Report(err error) int {
@@ -187,7 +194,7 @@ func (a *App) Report(err error) int {
 	silent := errors.As(err, &e) && e.Err == nil
 	switch {
 	case code == ExitPipe, silent, code == ExitOK:
-	case code == ExitInterrupt:
+	case isInterrupt(code):
 		a.errorLine("interrupted")
 	case code == ExitInternal:
 		a.errorLine("internal error: " + strings.TrimPrefix(Line(err), "internal error: ") + a.reportHint())
@@ -243,8 +250,11 @@ func (a *App) OnExit(f func()) {
 	a.exitMu.Unlock()
 }
 
-// cleanup also runs on the signals' goroutine, before the process is ended there.
+// cleanup also runs on the signals' goroutine, before the process is ended there. Who comes second waits: it would end the process while
+// the first one still cleans up.
 func (a *App) cleanup() {
+	a.exiting.Lock()
+	defer a.exiting.Unlock()
 	a.exitMu.Lock()
 	list := a.exitOnce
 	a.exitOnce = nil
@@ -254,7 +264,8 @@ func (a *App) cleanup() {
 	}
 }
 
-// Interruptible is a context that the next SIGINT ends, alone: a chat's answer, for example. A second SIGINT ends the program.
+// Interruptible is a context that the next SIGINT ends, alone: a chat's answer, or its line (Reader). A second SIGINT, or work that does
+// not end with it when the program's context does, ends the program. SIGTERM and SIGHUP end both contexts.
 func (a *App) Interruptible(ctx context.Context) (context.Context, func()) {
 	return a.signals.scope(ctx)
 }
@@ -295,15 +306,12 @@ func Color(f *os.File) bool {
 	return IsTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// OutError names stdout in the error of a write to it. A closed pipe stays what it is.
+// OutError names stdout in the error of a write to it. A closed pipe stays what it is, and so do all other errors: those of files have
+// their names already, an interrupt is none of stdout's.
 func OutError(err error) error {
-	var named *Error
-	if err == nil || errors.Is(err, syscall.EPIPE) || errors.As(err, &named) {
+	var pe *os.PathError
+	if err == nil || errors.Is(err, syscall.EPIPE) || !errors.As(err, &pe) || pe.Path != os.Stdout.Name() {
 		return err
 	}
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return Resource("stdout: %w; what was written is incomplete", err)
+	return Resource("stdout: %w; what was written is incomplete", pe.Err)
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // testApp is a small program with output in files.
@@ -300,7 +302,73 @@ func TestDurationFlag(t *testing.T) {
 	}
 }
 
+// A settings file that has no end, or whose keys have too many parts, is refused before it costs anything.
+func TestSettingsBounds(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		text string
+		code int
+		want string
+	}{
+		"dotted key":    {strings.Repeat("a.", 30000) + "b = 1\n", 3, "line 1: a key or value of 9 levels"},
+		"section":       {"[ckx" + strings.Repeat(".a", 30000) + "]\nb = 1\n", 3, "a key or value of 9 levels"},
+		"tables inside": {"[ckx]\na = " + strings.Repeat("{a = ", 30) + "1" + strings.Repeat("}", 30), 3, "a key or value of 9 levels"},
+		"arrays":        {"[ckx]\na = " + strings.Repeat("[", 1<<20-100), 3, "levels"},
+		"large":         {strings.Repeat("# a line\n", 1<<17), 3, "more than 1 MiB"},
+		"strings":       {"[ckx]\nmodel = \"\"\"\n[[[[[[[[[[[\\\"\"\"\" # [[[[[[[[[[[[[[\nsystem = '..........\"'\ntmp = 1\n", 2, "has no key"},
+		"quoted":        {"[ckx]\n\"a.b.c.d.e.f.g.h.i\" = 1\n", 2, "has no key"},
+	} {
+		path := filepath.Join(dir, "config.toml")
+		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		start := cpuTime(t)
+		code, _, errOut := newTestApp(t).run("--config", path)
+		if code != c.code || !strings.Contains(errOut, c.want) {
+			t.Errorf("%s: code %d, %.200s", name, code, errOut)
+		}
+		if used := cpuTime(t) - start; used > 2*time.Second {
+			t.Errorf("%s: took %v of CPU time", name, used)
+		}
+	}
+	if code, _, errOut := newTestApp(t).run("--config", "/dev/zero"); code != 3 || !strings.Contains(errOut, "/dev/zero: is a device") {
+		t.Errorf("/dev/zero: code %d, %s", code, errOut)
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go os.WriteFile(fifo, []byte("[ckx]\ntmp = 1\n"), 0)
+	if code, _, errOut := newTestApp(t).run("--config", fifo); code != 2 || !strings.Contains(errOut, "has no key tmp") {
+		t.Errorf("a FIFO: code %d, %s", code, errOut)
+	}
+}
+
+// cpuTime is what this process has used.
+func cpuTime(t *testing.T) time.Duration {
+	var ru unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &ru); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+}
+
 func TestCreate(t *testing.T) {
+	t.Run("unnamed", testCreate)
+	t.Run("named", func(t *testing.T) {
+		withoutTmpfile(t)
+		testCreate(t)
+	})
+}
+
+// withoutTmpfile makes the file system one without O_TMPFILE for the rest of the test.
+func withoutTmpfile(t *testing.T) {
+	was := unnamed
+	unnamed = unix.O_DIRECTORY
+	t.Cleanup(func() { unnamed = was })
+}
+
+func testCreate(t *testing.T) {
 	ta := newTestApp(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "out.bin")
@@ -366,11 +434,96 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// Nothing is left of an output when the process is killed: it has no name yet; where it needs one, the next writer of the same name
+// removes it, unless somebody still writes it.
+func TestKilledLeavesNothing(t *testing.T) {
+	names := func(dir string) []string {
+		var list []string
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			list = append(list, e.Name())
+		}
+		return list
+	}
+	ta := newTestApp(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.bin")
+	f, err := ta.Create(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(dir); len(got) > 0 {
+		t.Errorf("while it is written there is %q: kill -9 would leave it", got)
+	}
+	f.Abort()
+
+	withoutTmpfile(t)
+	old, other, foreign := ".out.bin.0123abcd.tmp", ".out.bin2.0123abcd.tmp", ".out.bin.note.tmp"
+	for _, n := range []string{old, other, foreign} {
+		if err := os.WriteFile(filepath.Join(dir, n), []byte("x"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := ta.Create(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inUse := filepath.Base(first.tmp)
+	second, err := ta.Create(path, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := names(dir)
+	if slices.Contains(got, old) || !slices.Contains(got, other) || !slices.Contains(got, foreign) || !slices.Contains(got, inUse) || len(got) != 4 {
+		t.Errorf("%q; want all but %s", got, old)
+	}
+	second.Abort()
+	if err := first.Commit(); err != nil {
+		t.Errorf("the one in use: %v", err)
+	}
+}
+
+// Errors of writing name the file that the user named, and are those of a resource.
+func TestWriteErrorNamesFile(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 18, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_FSIZE, &was)
+	check := func(t *testing.T) {
+		ta := newTestApp(t)
+		path := filepath.Join(t.TempDir(), "out.bin")
+		f, err := ta.Create(path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Abort()
+		_, err = f.Write(make([]byte, 1<<20)) // beyond the buffer
+		if want := path + ": file too large; raise the limit (ulimit -f)"; codeOf(OutError(err), nil) != 4 || Line(OutError(err)) != want {
+			t.Errorf("%v, want %s", OutError(err), want)
+		}
+	}
+	t.Run("unnamed", check)
+	t.Run("named", func(t *testing.T) {
+		withoutTmpfile(t)
+		check(t)
+	})
+	if err := OutError(ErrInterrupt); err != ErrInterrupt || codeOf(err, nil) != 130 {
+		t.Errorf("an interrupt while something is written: %v", err)
+	}
+}
+
 func TestFullDiskIsResource(t *testing.T) {
-	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	fd, err := unix.Open("/dev/full", unix.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
 	}
+	f := os.NewFile(uintptr(fd), os.Stdout.Name())
 	defer f.Close()
 	ta := newTestApp(t)
 	ta.Out = f
@@ -393,7 +546,8 @@ func (ta *testApp) runNoOut(args ...string) (int, string, string) {
 func TestInterrupts(t *testing.T) {
 	var s signals
 	killed := make(chan bool, 1)
-	ctx, stop := s.start(func() { killed <- true })
+	s.grace = time.Hour
+	ctx, stop := s.start(func(syscall.Signal) { killed <- true }, func() {})
 	defer stop()
 	wait := func(c context.Context) {
 		t.Helper()
@@ -455,7 +609,7 @@ func TestHelpVersionCompletionMan(t *testing.T) {
 	}
 	ta = newTestApp(t)
 	_, out, _ = ta.run("--man")
-	for _, want := range []string{".TH CKX 1", ".SH SYNOPSIS\n.nf\nckx [flags] [WORDS...]\nckx chat\n", ".SS Sampling\n.TP\n.B \\-\\-temp X\n", ".B 130\ninterrupted\n"} {
+	for _, want := range []string{".TH CKX 1", ".SH SYNOPSIS\n.nf\nckx [flags] [WORDS...]\nckx chat\n", ".SS Sampling\n.TP\n.B \\-\\-temp X\n", ".B 129\nended by SIGHUP", ".B 130\ninterrupted", ".B 143\nended by SIGTERM"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("man page lacks %q", want)
 		}

@@ -17,7 +17,10 @@ const (
 	ExitInput     = 3   // an input cannot be used
 	ExitResource  = 4   // memory, disk, permission or a device is missing
 	ExitInternal  = 5   // a defect of the program
-	ExitInterrupt = 130 // SIGINT, SIGTERM or SIGHUP
+	ExitHangup    = 129 // SIGHUP
+	ExitInterrupt = 130 // SIGINT
+	ExitQuit      = 131 // SIGQUIT
+	ExitTerm      = 143 // SIGTERM
 	ExitPipe      = 141 // stdout was closed and SIGPIPE is ignored; else the signal itself ends the program
 )
 
@@ -32,7 +35,15 @@ var exitTable = []struct {
 	{ExitInput, "an input cannot be used: missing, damaged, unsupported, not UTF-8"},
 	{ExitResource, "a resource is missing: memory, disk, permission, device"},
 	{ExitInternal, "internal error; the line says what to report"},
-	{ExitInterrupt, "interrupted"},
+	{ExitHangup, "ended by SIGHUP: the terminal was closed"},
+	{ExitInterrupt, "interrupted: SIGINT, Ctrl-C"},
+	{ExitQuit, "ended by SIGQUIT; a line says where it was, -v prints all stacks"},
+	{ExitTerm, "ended by SIGTERM"},
+}
+
+// isInterrupt reports whether a code is that of a signal that asks a program to end.
+func isInterrupt(code int) bool {
+	return code == ExitInterrupt || code == ExitTerm || code == ExitHangup
 }
 
 // Error is an error with the exit code that it means. Err may be nil: the program ends with Code and says nothing.
@@ -60,7 +71,7 @@ func Check(format string, a ...any) error    { return &Error{ExitCheck, fmt.Erro
 // ErrInterrupt is the cause of a context that a signal ended.
 var ErrInterrupt = errors.New("interrupted")
 
-// Interrupted is the error of a program that was interrupted and has said all it had to say.
+// Interrupted is the error of a program that was interrupted and has said all it had to say. Its code is that of the signal.
 func Interrupted() error { return &Error{ExitInterrupt, nil} }
 
 // codeOf is the exit code of an error. classify knows the errors of packages that this one does not; it returns 0 for others.

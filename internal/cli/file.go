@@ -8,16 +8,29 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // File is an output that appears under its name when it is complete, or not at all. "-" is stdout. Devices and pipes are written as they are.
+//
+// Until then the content has no name (O_TMPFILE), so that nothing stays of it when the process is killed. Where the file system cannot do
+// that it has a hidden one, .NAME.xxxxxxxx.tmp, and a lock: what a killed process left is removed when NAME is written again.
+//
+// Errors of writing name the file and mean ExitResource.
 type File struct {
 	*bufio.Writer
-	f     *os.File
-	path  string // final name; "" where there is nothing to rename
+	f     *os.File // bears the final name, whatever the one on the disk is
+	path  string   // final name; "" where there is nothing to rename
 	force bool
+
+	mu   sync.Mutex // the signals' goroutine removes what has a hidden name
+	tmp  string     // hidden name that the content has
+	gone bool       // the process ends: no name is given any more
 }
 
 // Create starts the output file at path. Without force a file that exists is an error of usage. Commit or Abort must follow.
@@ -43,24 +56,112 @@ func (a *App) Create(path string, force bool) (*File, error) {
 	case !force:
 		return nil, exists(path)
 	}
-	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%08x.tmp", filepath.Base(path), rand.Uint32()))
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			pe.Path = path // the temporary name would only confuse
-		}
-		return nil, Resource("%w", err)
+	removeLeftovers(path)
+	o := newFile(nil, path, force)
+	a.OnExit(o.forget)
+	if err := o.open(); err != nil {
+		return nil, Resource("%w", &fs.PathError{Op: "create", Path: path, Err: err})
 	}
-	out := newFile(f, path, force)
-	a.OnExit(out.Abort)
-	return out, nil
+	o.Reset(fileWriter{o.f})
+	return o, nil
 }
 
 func exists(path string) error { return Usage("%s: exists; --force overwrites it", path) }
 
 func newFile(f *os.File, path string, force bool) *File {
-	return &File{Writer: bufio.NewWriterSize(f, 1<<18), f: f, path: path, force: force}
+	return &File{Writer: bufio.NewWriterSize(fileWriter{f}, 1<<18), f: f, path: path, force: force}
+}
+
+// fileWriter makes every failed write an error of a resource that names the file.
+type fileWriter struct{ f *os.File }
+
+func (w fileWriter) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	return n, writeError(err)
+}
+
+func writeError(err error) error {
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	if out := OutError(err); out != err {
+		return out
+	}
+	return Resource("%w", err)
+}
+
+// unnamed is the flag that opens a file without a name; tests stand for file systems that have none.
+var unnamed = unix.O_TMPFILE
+
+// open makes the file, without a name where the file system can do that.
+func (o *File) open() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return syscall.EINTR
+	}
+	if fd, err := unix.Open(filepath.Dir(o.path), unnamed|unix.O_WRONLY|unix.O_CLOEXEC, 0o666); err == nil {
+		o.f = os.NewFile(uintptr(fd), o.path)
+		if _, err := os.Stat(fdPath(o.f)); err == nil && lock(fd) == nil {
+			return nil
+		}
+		o.f.Close() // without /proc it could not get its name
+	}
+	for {
+		tmp := hiddenName(o.path)
+		fd, err := unix.Open(tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o666)
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := lock(fd); errors.Is(err, unix.EWOULDBLOCK) || unix.Fstat(fd, &st) == nil && st.Nlink == 0 {
+			unix.Close(fd) // another process took it for a leftover before it was locked
+			continue
+		}
+		o.f, o.tmp = os.NewFile(uintptr(fd), o.path), tmp
+		return nil
+	}
+}
+
+// lock marks a file as in use, until it is closed. Some file systems have no locks: their leftovers stay.
+func lock(fd int) error {
+	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return err
+	}
+	return nil
+}
+
+func fdPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// hiddenName is a new hidden name beside path.
+func hiddenName(path string) string {
+	return filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%08x.tmp", filepath.Base(path), rand.Uint32()))
+}
+
+var hiddenEnd = regexp.MustCompile(`^\.[0-9a-f]{8}\.tmp$`)
+
+// removeLeftovers removes the hidden files of path that no process holds.
+func removeLeftovers(path string) {
+	dir, base := filepath.Dir(path), "."+filepath.Base(path)
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return // what is wrong with the folder is said when the file is made
+	}
+	for _, e := range list {
+		if n := e.Name(); !e.Type().IsRegular() || len(n) < len(base) || n[:len(base)] != base || !hiddenEnd.MatchString(n[len(base):]) {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+			os.Remove(name)
+		}
+		unix.Close(fd)
+	}
 }
 
 // Commit brings the content to the disk and gives the file its name.
@@ -68,32 +169,30 @@ func (o *File) Commit() error {
 	if o.f == nil {
 		return nil
 	}
-	if err := o.commit(); err != nil {
+	err := o.commit()
+	if err != nil || o.f != os.Stdout {
 		o.Abort()
-		return err
 	}
 	o.f = nil
-	return nil
+	return err
 }
 
 func (o *File) commit() error {
 	if err := o.Flush(); err != nil {
-		return OutError(o.named(err))
+		return err
 	}
 	if o.path == "" {
 		if o.f == os.Stdout {
 			return nil
 		}
-		return o.f.Close()
+		err := o.f.Close()
+		o.f = nil
+		return writeError(err)
 	}
-	tmp := o.f.Name()
 	if err := o.f.Sync(); err != nil {
-		return o.named(err)
+		return writeError(err)
 	}
-	if err := o.f.Close(); err != nil {
-		return o.named(err)
-	}
-	if err := o.rename(tmp); err != nil {
+	if err := o.name(); err != nil {
 		return err
 	}
 	if d, err := os.Open(filepath.Dir(o.path)); err == nil {
@@ -103,31 +202,43 @@ func (o *File) commit() error {
 	return nil
 }
 
-// rename moves the finished file to its name; without force never over a file that appeared meanwhile.
-func (o *File) rename(tmp string) error {
-	if !o.force {
-		err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, o.path, unix.RENAME_NOREPLACE)
+// name gives the finished content its name; without force never over a file that appeared meanwhile.
+func (o *File) name() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return Interrupted()
+	}
+	named := func(err error) error {
 		switch {
-		case errors.Is(err, unix.EEXIST):
-			return exists(o.path)
 		case err == nil:
+			o.tmp = ""
 			return nil
-		case !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS):
-			return &fs.PathError{Op: "rename", Path: o.path, Err: err}
+		case errors.Is(err, unix.EEXIST) && !o.force:
+			return exists(o.path)
+		}
+		return writeError(&fs.PathError{Op: "rename", Path: o.path, Err: err})
+	}
+	if o.tmp == "" {
+		err := unix.Linkat(unix.AT_FDCWD, fdPath(o.f), unix.AT_FDCWD, o.path, unix.AT_SYMLINK_FOLLOW)
+		if err == nil || !errors.Is(err, unix.EEXIST) || !o.force {
+			return named(err)
+		}
+		// A name can be replaced by another one only.
+		tmp := hiddenName(o.path)
+		if err := unix.Linkat(unix.AT_FDCWD, fdPath(o.f), unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return named(err)
+		}
+		o.tmp = tmp
+	}
+	if !o.force {
+		err := unix.Renameat2(unix.AT_FDCWD, o.tmp, unix.AT_FDCWD, o.path, unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+			return named(err)
 		}
 		// The file system cannot do that in one step.
 	}
-	return os.Rename(tmp, o.path)
-}
-
-// named puts the final name into an error of the temporary file.
-func (o *File) named(err error) error {
-	var pe *fs.PathError
-	if o.path != "" && errors.As(err, &pe) {
-		pe.Path = o.path
-		return Resource("%w", err)
-	}
-	return err
+	return named(unix.Rename(o.tmp, o.path))
 }
 
 // Abort removes an output that was not committed.
@@ -136,8 +247,19 @@ func (o *File) Abort() {
 		return
 	}
 	if o.path != "" {
+		o.forget()
 		o.f.Close()
-		os.Remove(o.f.Name())
 	}
 	o.f = nil
+}
+
+// forget removes the hidden name, and no other is given any more. The process may end after that while content is still written.
+func (o *File) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gone = true
+	if o.tmp != "" {
+		os.Remove(o.tmp)
+		o.tmp = ""
+	}
 }

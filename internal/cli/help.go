@@ -48,7 +48,7 @@ func (a *App) help(cmd *cobra.Command) string {
 		b.WriteString("\nExamples:\n" + strings.TrimRight(cmd.Example, "\n") + "\n")
 	}
 	fmt.Fprintf(&b, "\nEvery long flag is also a key of config.toml, below [%s], and a variable: %s.\n", a.Name, EnvName("threads"))
-	b.WriteString("Exit status: 0 done, 1 check failed, 2 usage, 3 input, 4 resource, 5 internal error, 130 interrupted.\n")
+	b.WriteString("Exit status: 0 done, 1 check failed, 2 usage, 3 input, 4 resource, 5 internal, 128 + N by signal N.\n")
 	return b.String()
 }
 

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,7 +52,7 @@ func (a *App) configPath() (path string, named bool) {
 
 // settings gives flags that the command line does not name their values from the environment, else from the settings file.
 func (a *App) settings(cmd *cobra.Command) error {
-	file, path, err := a.readConfig()
+	file, path, err := a.readConfig(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -149,33 +152,103 @@ func scalarWords(v any) ([]string, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be used", v)
 }
 
+const (
+	configMax = 1 << 20 // bytes of a settings file: thousands of times what there is to say
+	keyLevels = 8       // parts of a dotted key, and levels of a value; two are in use
+)
+
 // readConfig reads the settings file; it is nil where there is none.
-func (a *App) readConfig() (*viper.Viper, string, error) {
+func (a *App) readConfig(ctx context.Context) (*viper.Viper, string, error) {
 	path, named := a.configPath()
 	if path == "" {
 		return nil, "", nil
 	}
-	if _, err := os.Stat(path); err != nil {
-		if !named { // there is none, or the home folder is somebody else's, as under sudo -u
-			return nil, "", nil
-		}
+	switch info, err := os.Stat(path); {
+	case err != nil && !named: // there is none, or the home folder is somebody else's, as under sudo -u
+		return nil, "", nil
+	case err != nil:
+		return nil, "", err
+	case !info.Mode().IsRegular() && info.Mode().Type() != fs.ModeNamedPipe && !info.IsDir():
+		return nil, "", Input("%s: is a device; settings come from a file or a pipe", path)
+	}
+	text, err := readConfigFile(ctx, path)
+	if err != nil {
 		return nil, "", err
 	}
+	if err := checkDepth(text); err != nil {
+		return nil, "", Input("%s: %w; correct it", path, err)
+	}
 	v := viper.New()
-	v.SetConfigFile(path)
 	v.SetConfigType("toml")
-	if err := v.ReadInConfig(); err != nil {
+	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
 		var de *toml.DecodeError
 		if errors.As(err, &de) {
 			row, col := de.Position()
 			return nil, "", Input("%s: line %d, column %d: %s; correct it", path, row, col, strings.TrimPrefix(de.Error(), "toml: "))
 		}
-		if pe := (*fs.PathError)(nil); !errors.As(err, &pe) {
-			err = Input("%s: %s; correct it", path, strings.TrimPrefix(err.Error(), "While parsing config: toml: "))
-		}
-		return nil, "", err
+		return nil, "", Input("%s: %s; correct it", path, strings.TrimPrefix(err.Error(), "While parsing config: toml: "))
 	}
 	return v, path, a.checkKeys(v, path)
+}
+
+func readConfigFile(ctx context.Context, path string) ([]byte, error) {
+	f, err := OpenReader(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configMax+1))
+	if err == nil && len(text) > configMax {
+		err = Input("%s: has more than 1 MiB; is it a settings file?", path)
+	}
+	return text, err
+}
+
+// checkDepth refuses keys of more parts, and values of more levels, than keyLevels: what reads them takes the square of their number, or
+// all of the stack. It looks at brackets and points outside of strings and comments; what is no TOML is left to the reader.
+func checkDepth(text []byte) error {
+	line, open, points := 1, 0, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; c {
+		case '\n':
+			line, points = line+1, 0
+		case '=', ',':
+			points = 0
+		case '.':
+			points++
+		case '[', '{':
+			open, points = open+1, 0
+		case ']', '}':
+			open = max(open-1, 0)
+		case '#', '"', '\'':
+			n := skip(text[i:])
+			line += bytes.Count(text[i:i+n], []byte{'\n'})
+			i += n - 1
+		}
+		if max(open, points) >= keyLevels {
+			return fmt.Errorf("line %d: a key or value of %d levels", line, keyLevels+1)
+		}
+	}
+	return nil
+}
+
+// skip is the length of the comment or string that text begins with, without the line end behind it.
+func skip(text []byte) int {
+	mark := text[:1]
+	if m := bytes.Repeat(mark, 3); mark[0] != '#' && bytes.HasPrefix(text, m) {
+		mark = m
+	}
+	for i := len(mark); i < len(text); i++ {
+		switch {
+		case text[i] == '\n' && len(mark) == 1:
+			return i // the end of a comment; a string of one line is not closed
+		case text[i] == '\\' && mark[0] == '"':
+			i++
+		case mark[0] != '#' && bytes.HasPrefix(text[i:], mark):
+			return i + len(mark)
+		}
+	}
+	return len(text)
 }
 
 // checkKeys finds keys that no flag has, so that a mistyped one is not ignored.

@@ -9,69 +9,114 @@ import (
 	"time"
 )
 
-// signals turns SIGINT, SIGTERM and SIGHUP into the end of a context: of the innermost one that scope made, else of the program's. The
-// second signal for the same context ends the process at once, since its work does not listen. Signals of a kind within sameSignal are
-// one: timeout(1) sends a second one to its process group, npm another one after the terminal's.
+// signals turns SIGINT, SIGTERM and SIGHUP into the end of a context: of the innermost one that scope made, else of the program's. Work
+// that listens to the program's context ends the program in its own way. What does not listen, or takes longer than grace, is ended here:
+// no read, open, loop or system call can keep a program that was told to end. So does a second signal for the same context, at once.
+// Signals of a kind within sameSignal are one: timeout(1) sends a second one to its process group, npm another one after the terminal's.
 type signals struct {
 	mu    sync.Mutex
 	stack []*canceler
 	last  map[os.Signal]time.Time
+	ended syscall.Signal // the first signal that was meant for the program; 0: none
+	grace time.Duration
 }
 
-const sameSignal = 100 * time.Millisecond
+const (
+	sameSignal = 100 * time.Millisecond
+
+	// graceDefault leaves 80 ms of the promised 200 for cleaning up and for the kernel, which takes memory back at about 20 GB/s.
+	graceDefault = 120 * time.Millisecond
+)
 
 type canceler struct {
 	cancel context.CancelCauseFunc
 	used   bool
 }
 
-// start catches signals until stop is called. kill ends the process.
-func (s *signals) start(kill func()) (ctx context.Context, stop func()) {
+// What a signal comes to.
+type outcome uint8
+
+const (
+	nothing outcome = iota // it is one with the last, or for a scope
+	ending                 // the program's context ended
+	again                  // so it had before
+)
+
+// start catches signals until stop is called. end ends the process after a signal that the work did not follow; quit does at SIGQUIT.
+func (s *signals) start(end func(syscall.Signal), quit func()) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.stack = []*canceler{{cancel: cancel}}
 	s.last = map[os.Signal]time.Time{}
-	c := make(chan os.Signal, 2)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	if s.grace == 0 {
+		s.grace = graceDefault
+	}
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	if !signal.Ignored(syscall.SIGHUP) { // under nohup
 		signal.Notify(c, syscall.SIGHUP)
 	}
-	end := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
+		var late <-chan time.Time
 		for {
 			select {
 			case sig := <-c:
-				if !s.interrupt(sig) {
-					kill()
+				if sig == syscall.SIGQUIT {
+					quit()
+					continue
 				}
-			case <-end:
+				switch s.interrupt(sig) {
+				case ending:
+					late = time.After(s.grace)
+				case again:
+					end(s.first())
+				}
+			case <-late:
+				end(s.first())
+			case <-done:
 				return
 			}
 		}
 	}()
-	return ctx, func() { signal.Stop(c); close(end); cancel(nil) }
+	return ctx, func() { signal.Stop(c); close(done); cancel(nil) }
 }
 
-// interrupt ends the innermost context, or with SIGTERM and SIGHUP all of them. It is false if that was done before.
-func (s *signals) interrupt(sig os.Signal) bool {
+// interrupt ends the innermost context, or with SIGTERM and SIGHUP all of them.
+func (s *signals) interrupt(sig os.Signal) outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	again := time.Since(s.last[sig]) < sameSignal
+	repeated := time.Since(s.last[sig]) < sameSignal
 	s.last[sig] = time.Now()
-	if again {
-		return true
+	if repeated {
+		return nothing
 	}
 	lowest := len(s.stack) - 1
 	if sig != os.Interrupt {
 		lowest = 0
 	}
-	fresh := false
+	result := again
 	for i := lowest; i < len(s.stack); i++ {
 		c := s.stack[i]
-		fresh = fresh || !c.used
+		if !c.used {
+			result = nothing
+		}
 		c.used = true
 		c.cancel(ErrInterrupt)
 	}
-	return fresh
+	if s.stack[0].used && s.ended == 0 {
+		s.ended, result = sig.(syscall.Signal), ending
+	}
+	return result
+}
+
+// first is the signal that ended the program's context, SIGINT where none did: a Ctrl-C that came as a key, or a second one for a scope.
+func (s *signals) first() syscall.Signal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == 0 {
+		return syscall.SIGINT
+	}
+	return s.ended
 }
 
 // scope is a context for which the next SIGINT is meant, until done is called.

@@ -236,7 +236,7 @@ func TestInterruptWaiting(t *testing.T) {
 		if err := cmd.Process.Signal(c.sig); err != nil {
 			t.Fatal(err)
 		}
-		if code := exitCode(cmd.Wait()); code != 130 || stderr.Len() > 0 {
+		if code := exitCode(cmd.Wait()); code != 128+int(c.sig) || stderr.Len() > 0 {
 			t.Errorf("%s, %v: code %d, %s", c.arg, c.sig, code, stderr.String())
 		}
 		kill.Stop()
