@@ -260,7 +260,7 @@ func (b *bench) once(t test, s *state) (time.Duration, error) {
 		for r := range t.rows {
 			batch.IDs[r], batch.Pos[r] = b.ids[(i+37*r)%len(b.ids)], int32(t.depth+t.prompt+i)
 		}
-		if _, err := b.e.Walk(&batch); err != nil {
+		if _, err := b.e.Walk(b.ctx, &batch); err != nil {
 			return 0, err
 		}
 	}

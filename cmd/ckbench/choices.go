@@ -347,7 +347,7 @@ func (s *scoring) flush() error {
 				b.Pick = append(b.Pick, int32(i))
 			}
 		}
-		w, err := s.e.Walk(b)
+		w, err := s.e.Walk(s.ctx, b)
 		if err != nil {
 			return err
 		}

@@ -217,14 +217,12 @@ func (r *fileReader) warm(limit int64) (int64, error) {
 }
 
 // fileBandwidth reads a file in several ways, one thread, front to back.
-func (p *program) fileBandwidth(name string) error {
+func (p *program) fileBandwidth(ctx context.Context, name string) error {
 	r, err := openFile(name)
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	ctx, done := p.app.Interruptible(context.Background())
-	defer done()
 	rows := r.possible(fileWays())
 	if err := p.fileRounds(ctx, r, rows); err != nil {
 		return err

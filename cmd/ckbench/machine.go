@@ -174,7 +174,7 @@ func size(n int) string {
 
 func (p *program) runBandwidth(ctx context.Context, m topo.Machine, threads []int) error {
 	if p.machine.file != "" {
-		return p.fileBandwidth(p.machine.file)
+		return p.fileBandwidth(ctx, p.machine.file)
 	}
 	var rows []bandwidthRow
 	for _, n := range threads {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"ck/internal/arch"
 	"ck/internal/gguf"
@@ -67,6 +68,37 @@ type Engine struct {
 	panels  []byte // of the region for panels: what is not given to a slot yet
 	batch   walk.Batch
 	hook    walk.Hook
+	watched watched
+}
+
+// watched is the context that the present walk listens to, and the flag that its end raises. The flag of the last context is kept: a
+// generation's walks have the same one, and a walk allocates nothing.
+type watched struct {
+	done  <-chan struct{}
+	flag  *atomic.Bool
+	leave func() bool
+}
+
+// watch is the flag that is true once ctx has ended; nil for a context that never ends.
+func (e *Engine) watch(ctx context.Context) *atomic.Bool {
+	done := ctx.Done()
+	if done == nil {
+		return nil
+	}
+	if w := &e.watched; w.done != done {
+		e.unwatch()
+		flag := new(atomic.Bool)
+		flag.Store(ctx.Err() != nil)
+		*w = watched{done, flag, context.AfterFunc(ctx, func() { flag.Store(true) })}
+	}
+	return e.watched.flag
+}
+
+func (e *Engine) unwatch() {
+	if e.watched.leave != nil {
+		e.watched.leave()
+	}
+	e.watched = watched{}
 }
 
 // Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
@@ -272,8 +304,8 @@ const (
 )
 
 // Forward appends ids to a sequence and calls each with the index in ids and the logits [vocabulary] of the wanted rows, in order;
-// the slice is the engine's own until the next walk. It stops between walks when ctx ends. After an error the sequence is as long as
-// before.
+// the slice is the engine's own until the next walk. When ctx ends it stops, within a walk too, and returns ctx's error. After an error
+// the sequence is as long as before.
 func (e *Engine) Forward(ctx context.Context, seq int, ids []int32, want Want, each func(i int, logits []float32) error) error {
 	start := e.cache.Len(seq)
 	err := e.forward(ctx, seq, ids, want, each)
@@ -306,7 +338,7 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 				b.Pick = append(b.Pick, int32(i))
 			}
 		}
-		w, err := e.Walk(b)
+		w, err := e.Walk(ctx, b)
 		if err != nil {
 			return err
 		}
@@ -321,8 +353,9 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 }
 
 // Walk runs one walk over rows of any sequences: continuous batching, speculation and Forward stand on it. Positions must continue
-// their sequences.
-func (e *Engine) Walk(b *walk.Batch) (*walk.Walker, error) {
+// their sequences. When ctx ends the walk stops within about a millisecond with ctx's error. After an error the caller truncates the
+// sequences to what they were: no position of the batch holds anything.
+func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) {
 	for i, s := range b.Seq {
 		if err := e.cache.Reserve(s, max(e.cache.Len(s), int(b.Pos[i])+1)); err != nil {
 			return nil, err
@@ -337,7 +370,10 @@ func (e *Engine) Walk(b *walk.Batch) (*walk.Walker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Run(t, b); err != nil {
+	switch err := w.Run(t, b, e.watch(ctx)); {
+	case errors.Is(err, walk.ErrStopped):
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, e.fault(err)
 	}
 	return w, nil
@@ -365,6 +401,7 @@ func (e *Engine) fault(err error) error {
 
 // Close ends the workers and gives memory back. The model is the caller's; a variant's workers are those of its engine.
 func (e *Engine) Close() {
+	e.unwatch()
 	if e.of == nil {
 		for _, t := range e.teams {
 			t.Close()

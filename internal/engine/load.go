@@ -9,7 +9,6 @@ import (
 	"ck/internal/graph"
 	"ck/internal/plan"
 	"ck/internal/quant"
-	"ck/internal/team"
 	"ck/internal/walk"
 )
 
@@ -91,10 +90,11 @@ func (e *Engine) Pack(ctx context.Context) error {
 	if err != nil || !e.Packing() {
 		return err
 	}
+	stop := e.watch(ctx)
 	err = t.Run(func(w int) {
 		for _, s := range e.weights.Slots {
 			if s != nil {
-				s.Pack(w, t.Size(), func() bool { team.Safepoint(); return ctx.Err() != nil })
+				s.Pack(w, t.Size(), stop)
 			}
 		}
 	})

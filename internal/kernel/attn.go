@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"ck/asm/attn"
@@ -128,6 +129,10 @@ const groupQueries = 128
 // AttnScratch is the memory that one worker needs for Attend and AttendChunk. The zero value is ready; it grows when a larger format
 // or more queries (up to a bound) come, and is not allocated again after that.
 type AttnScratch struct {
+	// Stop, where it is not nil, ends Attend and AttendHeads early once it is true: what they computed so far is worth nothing. They look
+	// at it before each chunk of keys.
+	Stop *atomic.Bool
+
 	args   attn.Args
 	q      []float32 // [queries][D], scaled
 	s      []float32 // [MaxTile][64] scores, then weights
@@ -220,7 +225,7 @@ func (f *KVFormat) attend(s *AttnScratch, heads []Attend, q0, n int) {
 		for i := range all {
 			initState(acc[i*pl:][:pl])
 		}
-		for c := first; c*ChunkKeys < hi; c++ {
+		for c := first; c*ChunkKeys < hi && !(s.Stop != nil && s.Stop.Load()); c++ {
 			f.chunk(s, heads, c, q0, n, s.parts)
 			for i := range all {
 				f.merge(acc[i*pl:][:pl], s.parts[i*pl:][:pl])

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"ck/asm/dot"
@@ -65,6 +66,10 @@ const (
 // Scratch is one worker's memory for Matmul. Matmul grows it when it is too small; a caller that must not allocate in its hot
 // path calls Grow with the largest Need first.
 type Scratch struct {
+	// Stop, where it is not nil, ends Matmul early once it is true: what it computed so far is worth nothing. Matmul looks at it between
+	// calls of assembly, about every millisecond.
+	Stop *atomic.Bool
+
 	args dot.Args
 	fold dot.Args
 	mem  []byte // aligned to 64 bytes: acc, outputs, then unpacked panels, or a decoded chunk and its rows
@@ -90,6 +95,9 @@ func (s *Scratch) Grow(n int) {
 		s.mem = b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
 	}
 }
+
+// stopped reports whether work is to end early.
+func (s *Scratch) stopped() bool { return s.Stop != nil && s.Stop.Load() }
 
 // out is the part of the scratch for outputs.
 func (s *Scratch) out() []float32 {
@@ -245,7 +253,7 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 	}
 	size, panels := f.PanelBytes(m.K), (m.N+f.PanelRows-1)/f.PanelRows
 	a.Groups, a.WStep, a.Slices = f.layout.Groups(m.K)/m.Slices, size/m.Slices, m.Slices
-	for p := 0; p < panels; {
+	for p := 0; p < panels && !s.stopped(); {
 		n, np := p*f.PanelRows, min(panels-p, max(1, bytes/size))
 		straight := m.straight(n + f.PanelRows)
 		if straight {
@@ -309,7 +317,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 	}
 	for m0, m1 := m.M0, 0; m0 < m.M1; m0 = m1 {
 		m1 = m0 + evenly(m.M1-m0, block)
-		for p := 0; p < panels; p += tile {
+		for p := 0; p < panels && !s.stopped(); p += tile {
 			np := min(tile, panels-p)
 			base, groupBytes, far := unsafe.Pointer(&m.W[p*size]), f.layout.GroupBytes(), size
 			if f.kernels.Unpack != nil {
@@ -394,7 +402,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 					a.Y, a.YStride = m.y(m0, n), 4*m.YStride
 				}
 				y0 := a.Y
-				for k := first; k < end; k += part {
+				for k := first; k < end && !s.stopped(); k += part {
 					kn := min(part, end-k)
 					a.Groups, a.Cont = f.layout.Groups(kn), 0
 					if k > first {

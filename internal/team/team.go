@@ -302,8 +302,8 @@ func (t *Team) fail(err error) {
 	t.bar.breakUp()
 }
 
-// Barrier is called by worker w inside of a Run and returns when all workers have called it. False means that the Run has failed: f
-// must return at once. What any worker wrote before the barrier is seen by all after it.
+// Barrier is called by worker w inside of a Run and returns when all workers have called it. False means that the Run has failed, or that
+// a worker called Break: f must return at once. What any worker wrote before the barrier is seen by all after it.
 func (t *Team) Barrier(w int) bool {
 	ok, left := t.bar.wait(t.rounds[w])
 	if left {
@@ -311,6 +311,10 @@ func (t *Team) Barrier(w int) bool {
 	}
 	return ok
 }
+
+// Break is called inside of a Run by a worker that is about to return because nobody wants the result any more: from then on every Barrier
+// of the Run returns false. Run returns no error for it, and the next one starts clean.
+func (t *Team) Break() { t.bar.breakUp() }
 
 // Close ends the threads. It waits for a Run in progress, and may be called twice.
 func (t *Team) Close() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"ck/internal/kernel"
+	"ck/internal/team"
 )
 
 // Slot is a weight matrix as the walk finds it: the rows of the file, and panels once they were packed to stay. The same bytes come
@@ -67,10 +68,14 @@ type use struct {
 	began   time.Time     // of the present panels, if the share is not all packed
 	touched bool          // the rows of the share are mapped
 	sum     byte          // of what was read to map them
+	stop    *atomic.Bool  // nobody wants the rest any more
 }
 
 // walk starts a walk. Debts stay: where new memory is slow, packing waits for some walks.
 func (u *use) walk() { u.credit = min(u.credit, 0) + allowance }
+
+// stopped reports whether nobody wants the rest any more.
+func (u *use) stopped() bool { return u.stop != nil && u.stop.Load() }
 
 // done ends the use of the panels that read returned.
 func (u *use) done() {
@@ -109,7 +114,7 @@ func (s *Slot) scratch() int {
 }
 
 // read makes panels from p on readable, at least one and at most up to p1, the end of the share: [p, q) lie in w. It packs into
-// scratch, which is overwritten by the next call, or to stay.
+// scratch, which is overwritten by the next call, or to stay. Once the use is stopped it makes one panel at most.
 func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 	for q = p; q < p1 && s.state[q].Load() == packed; q++ {
 	}
@@ -119,7 +124,7 @@ func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
 	if q == p && u.credit > 0 {
-		for q < end && s.keep(q) {
+		for q < end && !(q > p && u.stopped()) && s.keep(q) {
 			q++
 		}
 		now := time.Now()
@@ -129,7 +134,7 @@ func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 	if q > p {
 		return q, s.mem[p*s.pb : q*s.pb]
 	}
-	for ; q < end && s.state[q].Load() != packed; q++ {
+	for ; q < end && s.state[q].Load() != packed && !(q > p && u.stopped()); q++ {
 		if s.state[q].Load() == filed && !u.touched {
 			s.touch(u, q, p1)
 		}
@@ -144,7 +149,7 @@ func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 func (s *Slot) touch(u *use, p, p1 int) {
 	u.touched = true
 	step := max(1, faultAround/s.Format.Type.RowBytes(s.Cols))
-	for r := p * s.Format.PanelRows; r < min(p1*s.Format.PanelRows, s.Rows); r += step {
+	for r := p * s.Format.PanelRows; r < min(p1*s.Format.PanelRows, s.Rows) && !u.stopped(); r += step {
 		b := s.Row(r)
 		for i := 0; i < len(b); i += faultAround {
 			u.sum ^= b[i]
@@ -190,20 +195,18 @@ func (s *Slot) Packing() bool {
 }
 
 // Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used before or not. It
-// returns early when stop says so, which is asked before each panel.
-func (s *Slot) Pack(w, workers int, stop func() bool) {
+// returns early once stop is true, at which it looks before each panel.
+func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 	n := s.panels()
 	lo, hi := n*w/workers, n*(w+1)/workers
 	if s.mem == nil {
 		return
 	}
-	var u use
-	for p := lo; p < hi; p++ {
+	u := use{stop: stop}
+	for p := lo; p < hi && !u.stopped(); p++ {
+		team.Safepoint()
 		if s.state[p].Load() == packed {
 			continue
-		}
-		if stop() {
-			return
 		}
 		if !u.touched {
 			s.touch(&u, p, hi)

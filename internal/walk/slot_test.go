@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,14 +104,17 @@ func TestSlotPack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		asked := 0
-		s.Pack(0, 2, func() bool { asked++; return asked > 3 })
-		if n := s.PackedBytes(); n != 3*s.pb {
-			t.Errorf("stopped after 3 panels: %d bytes are packed", n)
+		var stop atomic.Bool
+		row := s.Row
+		s.Row = func(r int) []byte { stop.Store(true); return row(r) }
+		s.Pack(0, 2, &stop)
+		if n := s.PackedBytes(); n != s.pb {
+			t.Errorf("stopped in the first panel: %d bytes are packed", n)
 		}
+		s.Row = row
 		var wg sync.WaitGroup
 		for w := range 3 {
-			wg.Go(func() { s.Pack(w, 3, func() bool { return false }) })
+			wg.Go(func() { s.Pack(w, 3, nil) })
 		}
 		wg.Wait()
 		if s.Packing() || !bytes.Equal(s.mem, want) {
@@ -118,7 +122,8 @@ func TestSlotPack(t *testing.T) {
 		}
 	}
 	s, _ := testSlot(t, 100, 256, false)
-	s.Pack(0, 1, func() bool { t.Error("asked without room"); return true })
+	s.Row = func(int) []byte { t.Error("packs without room"); return nil }
+	s.Pack(0, 1, nil)
 }
 
 func TestSlotWithoutRoom(t *testing.T) {

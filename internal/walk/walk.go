@@ -4,7 +4,9 @@
 package walk
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"ck/internal/graph"
@@ -49,6 +51,9 @@ type Walker struct {
 	workers    []worker
 	shares     []share // of the present shared item, by worker
 	runs       uint64
+	stop       *atomic.Bool // of the current Run
+	never      atomic.Bool  // of a Run that nobody stops
+	cut        atomic.Bool  // a worker has left the list before its end
 }
 
 // worker is what one worker has to itself.
@@ -93,9 +98,16 @@ func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []by
 	return x
 }
 
+// ErrStopped is what Run returns when it was stopped.
+var ErrStopped = errors.New("the walk was stopped")
+
 // Run walks the plan for a batch with the workers of t. Pages for the batch's positions must have been reserved. The logits of the
 // picked rows are then in Logits, until the next Run.
-func (x *Walker) Run(t *team.Team, b *Batch) error {
+//
+// Where stop is not nil, the walk ends soon after it becomes true: workers look at it between items and, in long ones, between tiles of a
+// matmul, chunks of attention and panels that they pack, so within about a millisecond and one page fault. Run then returns ErrStopped;
+// there are no logits, and what lies in the cache at the batch's positions is anything. Panels are whole or not there.
+func (x *Walker) Run(t *team.Team, b *Batch, stop *atomic.Bool) error {
 	if n := len(b.IDs); n > x.Plan.MaxRows || len(b.Pick) > x.Plan.MaxPicks {
 		return fmt.Errorf("internal error: a walk of %d rows, %d picked, in a plan for %d and %d", n, len(b.Pick), x.Plan.MaxRows, x.Plan.MaxPicks)
 	}
@@ -106,9 +118,23 @@ func (x *Walker) Run(t *team.Team, b *Batch) error {
 		}
 	}
 	x.sizeParts()
+	if x.stop = stop; stop == nil {
+		x.stop = &x.never
+	}
+	for i := range x.workers {
+		wk := &x.workers[i]
+		wk.scratch.Stop, wk.attn.Stop, wk.use.stop = x.stop, x.stop, x.stop
+	}
+	x.cut.Store(false)
 	x.runs++
 	x.team = t
-	return t.Run(x.main)
+	if err := t.Run(x.main); err != nil {
+		return err
+	}
+	if x.cut.Load() {
+		return ErrStopped
+	}
+	return nil
 }
 
 // run is one worker's way down the list.
@@ -119,6 +145,11 @@ func (x *Walker) run(w int) {
 		it := &x.Plan.Items[i]
 		if x.Hook != nil {
 			x.Hook(w, i)
+		}
+		if x.stop.Load() {
+			x.cut.Store(true)
+			x.team.Break()
+			return
 		}
 		if it.Do == plan.Barrier {
 			if !x.team.Barrier(w) {
@@ -131,6 +162,9 @@ func (x *Walker) run(w int) {
 		} else {
 			x.do(it, wk, w)
 		}
+	}
+	if x.stop.Load() { // perhaps within the last item
+		x.cut.Store(true)
 	}
 	if x.Hook != nil {
 		x.Hook(w, len(x.Plan.Items))
@@ -220,7 +254,7 @@ func (x *Walker) block(it *plan.Item, o plan.Operand, lo, hi int) (r0, r1, c0, c
 func (x *Walker) embed(it *plan.Item, lo, hi int) {
 	out, width := x.floats(it.Out[0])
 	decode, scale := x.w.Decode[it.W[0]], it.Op.(graph.Embed).Scale
-	for r := lo; r < hi; r++ {
+	for r := lo; r < hi && !x.stop.Load(); r++ {
 		row := out[r*width : (r+1)*width]
 		decode(int(x.batch.IDs[r]), row)
 		if scale != 0 {
@@ -299,7 +333,7 @@ func (x *Walker) matmul(it *plan.Item, wk *worker, c0, c1 int) {
 	}
 	p0, p1 := c0/f.PanelRows, (c1+f.PanelRows-1)/f.PanelRows
 	wk.use.touched = false
-	for p := p0; p < p1; {
+	for p := p0; p < p1 && !x.stop.Load(); {
 		q, panels := s.read(&wk.use, p, p1, wk.panels)
 		n0 := p * f.PanelRows
 		m.W, m.N, m.Y = panels, min(q*f.PanelRows, c1)-n0, out[n0:]
@@ -393,7 +427,7 @@ func (x *Walker) attend(it *plan.Item, wk *worker, lo, hi int) {
 	if it.Cut.By == plan.Tiles {
 		tile, tiles = plan.TileRows, (rows+plan.TileRows-1)/plan.TileRows
 	}
-	for u := lo; u < hi; {
+	for u := lo; u < hi && !x.stop.Load(); {
 		h, t := u/tiles, u%tiles
 		heads := 1
 		if tiles == 1 {
@@ -449,7 +483,7 @@ func (x *Walker) attendChunks(it *plan.Item, wk *worker, lo, hi int) {
 	f := x.cache.Layer(it.Cache).Format
 	window := x.Plan.G.Caches[it.Cache].Window
 	total := x.chunkStart[x.rows(false)]
-	for u := lo; u < hi; u++ {
+	for u := lo; u < hi && !x.stop.Load(); u++ {
 		h, n := u/total, u%total
 		r := 0
 		for x.chunkStart[r+1] <= n {

@@ -2,10 +2,12 @@ package walk
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -160,6 +162,8 @@ type runner struct {
 	w     Weights
 	cache *kv.Cache
 	team  *team.Team
+
+	before func(w *Walker, b *Batch) // each walk of run
 }
 
 func newRunner(t testing.TB, m *model, s setup) *runner {
@@ -237,7 +241,13 @@ func (r *runner) run(t testing.TB, seqs [][]int32) [][]float32 {
 			if err := r.cache.Reserve(seq, at+n); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Run(r.team, b); err != nil {
+			if r.before != nil {
+				r.before(w, b)
+			}
+			if err := r.cache.Reserve(seq, at+n); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Run(r.team, b, nil); err != nil {
 				t.Fatal(err)
 			}
 			for i := range n {
@@ -410,7 +420,7 @@ func runPlan(t testing.TB, m *model, s setup, p *plan.Plan, ids []int32) (out []
 		b.Pos, b.Seq, b.Pick = append(b.Pos, int32(i)), append(b.Seq, seq), append(b.Pick, int32(i))
 	}
 	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
-	if err := w.Run(r.team, b); err != nil {
+	if err := w.Run(r.team, b, nil); err != nil {
 		return [][]float32{{float32(math.NaN())}}
 	}
 	for i := range ids {
@@ -455,7 +465,7 @@ func TestMixedSequences(t *testing.T) {
 	}
 	p := r.plan(t, len(batch.IDs))
 	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
-	if err := w.Run(r.team, batch); err != nil {
+	if err := w.Run(r.team, batch, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := make([][]float32, len(want))
@@ -489,7 +499,7 @@ func TestPickedRows(t *testing.T) {
 			if err := r.cache.Reserve(seq, len(ids)); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Run(r.team, b); err != nil {
+			if err := w.Run(r.team, b, nil); err != nil {
 				t.Fatal(err)
 			}
 			for i, row := range b.Pick {
@@ -499,6 +509,65 @@ func TestPickedRows(t *testing.T) {
 			}
 			r.cache.Drop(seq)
 		}
+	}
+}
+
+// Stopped at any place, between items or while a worker packs or computes, a walk returns, and leaves nothing behind: the same walk then has
+// the bits that it has when nothing was stopped before. So have panels that a stopped walk packed.
+func TestStoppedWalks(t *testing.T) {
+	seeds := 24
+	if testing.Short() {
+		seeds = 6
+	}
+	tiers := isa.Available(isa.Detect())
+	stopped := 0
+	for seed := range uint64(seeds) {
+		rng := rand.New(rand.NewPCG(seed, 99))
+		types := [][]quant.Type{{quant.Q8_0, quant.F32}, {quant.Q4_K, quant.BF16}, {quant.MXFP4, quant.Q4_0}, {quant.F16}}[seed%4]
+		m := randomModel(rng, types)
+		s := setup{tier: tiers[rng.IntN(len(tiers))], workers: 1 + rng.IntN(5), ubatch: []int{1, 5, 40, 512}[rng.IntN(4)], kv: quant.F16,
+			f32: seed%3 == 0, noPack: rng.IntN(4) == 0, alone: rng.IntN(3) == 0}
+		seqs := [][]int32{randomIDs(rng, m.g.Vocab, 1+rng.IntN(90)), randomIDs(rng, m.g.Vocab, 1+rng.IntN(30))}
+		want := newRunner(t, m, s).run(t, seqs)
+
+		r := newRunner(t, m, s)
+		var stop atomic.Bool
+		var left atomic.Int64 // rows read and items begun until the stop
+		tick := func() {
+			if left.Add(-1) == 0 {
+				stop.Store(true)
+			}
+		}
+		for _, slot := range r.w.Slots {
+			if slot != nil {
+				row := slot.Row
+				slot.Row = func(r int) []byte { tick(); return row(r) }
+			}
+		}
+		r.before = func(w *Walker, b *Batch) {
+			w.Hook = func(int, int) { tick() }
+			for range 1 + rng.IntN(3) {
+				stop.Store(false)
+				left.Store(1 + rng.Int64N(int64(1)<<(1+rng.IntN(12))))
+				switch err := w.Run(r.team, b, &stop); {
+				case errors.Is(err, ErrStopped):
+					stopped++
+					r.cache.Truncate(b.Seq[0], int(b.Pos[0]))
+					if err := r.cache.Reserve(b.Seq[0], int(b.Pos[len(b.Pos)-1])+1); err != nil {
+						t.Fatal(err)
+					}
+				case err != nil:
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			left.Store(0)
+		}
+		if err := sameBits(want, r.run(t, seqs)); err != nil {
+			t.Errorf("seed %d: %+v: %v", seed, s, err)
+		}
+	}
+	if stopped < 10*seeds {
+		t.Errorf("only %d walks were stopped", stopped)
 	}
 }
 
@@ -515,7 +584,7 @@ func TestWalkAllocatesNothing(t *testing.T) {
 	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
 	b := &Batch{IDs: []int32{1}, Pos: []int32{3}, Seq: []int{seq}, Pick: []int32{0}}
 	run := func() {
-		if err := w.Run(r.team, b); err != nil {
+		if err := w.Run(r.team, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
