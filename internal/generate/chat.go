@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"ck/internal/template"
@@ -52,34 +53,50 @@ type RenderOptions struct {
 	Now      time.Time // for templates that write the date; zero: the present
 }
 
-// Render renders a conversation with a template. Texts of control tokens inside messages stay text, unless opt.Special. Errors are
-// *InputError around the template's.
+// roles are the words for roles that templates may build the names of control tokens from, as in '<|' + role + '|>'. Any other role is
+// a text from outside, as what a message says is.
+var roles = []string{"system", "developer", "user", "assistant", "model", "tool", "function", "ipython", "environment"}
+
+// Render renders a conversation with a template. Control tokens are cut only where the template itself wrote all of their text: what
+// messages say stays text, whatever the template makes of it, unless opt.Special. Errors are *InputError around the template's.
 func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptions) (Rendering, error) {
-	mark := noMark
-	if !opt.Special {
-		mark = m.controls.mark(messages)
+	text := func(s string) template.Value {
+		if opt.Special {
+			return s
+		}
+		return template.Untrusted(s)
 	}
 	list := make([]template.Value, len(messages))
 	for i, msg := range messages {
-		list[i] = template.NewDict().Set("role", m.controls.hide(msg.Role, mark)).Set("content", m.controls.hide(msg.Content, mark))
+		role := text(msg.Role)
+		if slices.Contains(roles, msg.Role) {
+			role = msg.Role
+		}
+		list[i] = template.NewDict().Set("role", role).Set("content", text(msg.Content))
 	}
 	bos := m.bos
 	if opt.NoBOS {
 		bos = ""
 	}
-	text, err := t.Render(template.Vars{
+	rendered, err := t.RenderParts(template.Vars{
 		"messages":              template.NewList(list...),
 		"bos_token":             bos,
 		"eos_token":             m.eos,
 		"add_generation_prompt": !opt.Continue,
 		"tools":                 nil,
 		"documents":             nil,
-	}, keepMark(mark, template.Options{Now: opt.Now}))
+	}, template.Options{Now: opt.Now})
 	if err != nil {
 		return Rendering{}, &InputError{err}
 	}
-	parts := cut(text, mark)
-	r := Rendering{Text: joined(parts), IDs: m.Tok.EncodeParts(nil, parts, tokenizer.EncodeOptions{})}
+	parts := make([]tokenizer.Part, len(rendered))
+	var whole strings.Builder
+	for i, p := range rendered {
+		parts[i] = tokenizer.Part{Text: p.Text, Special: p.Own}
+		whole.WriteString(p.Text)
+	}
+	r := Rendering{Text: whole.String()}
+	r.IDs = m.Tok.EncodeParts(nil, parts, tokenizer.EncodeOptions{})
 	// The template may have written BOS; else it is added where the file asks for it.
 	if id, ok := m.Tok.BOS(); ok && m.Tok.AddBOS() && !opt.NoBOS && (len(r.IDs) == 0 || r.IDs[0] != id) {
 		r.IDs = slices.Insert(r.IDs, 0, id)

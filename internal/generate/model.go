@@ -29,7 +29,6 @@ type Model struct {
 
 	named    map[string]string // further templates of the model
 	bos, eos string            // texts that templates see
-	controls controls
 }
 
 // InputError says that an input cannot be used: it is missing, damaged, unsupported or too long.
@@ -172,7 +171,6 @@ func newModel(w *gguf.Model, tok *tokenizer.Tokenizer, path string) *Model {
 	if id, ok := tok.EOS(); ok {
 		m.eos = tok.Piece(id)
 	}
-	m.controls = newControls(tok)
 	return m
 }
 

@@ -62,7 +62,7 @@ func add(table map[string]*builtin, names string, b *builtin) {
 	}
 }
 
-func (b *builtin) invoke(r *state, v Value, a args) Value {
+func (b *builtin) call(r *state, v Value, a args) Value {
 	if b.raw != nil {
 		return b.raw(r, v, a)
 	}
@@ -90,6 +90,16 @@ func (b *builtin) invoke(r *state, v Value, a args) Value {
 		}
 	}
 	return b.fn(r, v, vals)
+}
+
+// invoke calls b. What it makes of a text from outside is from outside, unless it says itself which of it is.
+func (b *builtin) invoke(r *state, v Value, a args) Value {
+	n := r.touched
+	out := b.call(r, v, a)
+	if r.touched != n {
+		return r.foreign(out)
+	}
+	return out
 }
 
 // opt is v, or def where the argument was not given.
@@ -124,7 +134,7 @@ func (r *state) intArg(v Value) int {
 
 // strArg is an argument that must be a string.
 func (r *state) strArg(v Value) string {
-	s, ok := text(v)
+	s, ok := r.text(v)
 	if !ok {
 		r.use(v)
 		r.typeError("must be str, not %s", typeName(v))
@@ -170,7 +180,7 @@ func init() {
 	})
 	define(globalTable, "joiner sep?", func(r *state, _ Value, a []Value) Value {
 		r.charge(costObject)
-		return &joiner{sep: r.str(opt(a[0], ", "))}
+		return &joiner{sep: r.textOf(opt(a[0], ", "))}
 	})
 	defineRaw(globalTable, "lipsum", func(r *state, _ Value, _ args) Value {
 		r.fail("NotImplementedError", "lipsum makes random text; a chat template has no use for it")
@@ -207,7 +217,7 @@ func (r *state) makeDict(_ Value, a args) Value {
 		}
 	}
 	for i, name := range a.names {
-		r.put(d, name, a.kw[i])
+		r.put(d, a.nameValue(name), a.kw[i])
 	}
 	return d
 }

@@ -3,8 +3,10 @@ package template
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +90,7 @@ func TestRealTemplates(t *testing.T) {
 				vars[k.(string)] = more.vals[i]
 			}
 			got, err := tmpl.Render(vars, Options{Now: now})
+			checkOwn(t, tmpl, vars, got, err)
 			var refused *ErrRaised
 			switch {
 			case c.Error != nil:
@@ -112,6 +115,54 @@ func TestRealTemplates(t *testing.T) {
 	}
 }
 
+// untrusted is v with all texts from outside, but for the keys of dicts and the values of roles.
+func untrusted(v Value) Value {
+	switch v := v.(type) {
+	case string:
+		return Untrusted(v)
+	case *List:
+		l := &List{tuple: v.tuple}
+		for _, item := range v.items {
+			l.items = append(l.items, untrusted(item))
+		}
+		return l
+	case *Dict:
+		d := NewDict()
+		for i, k := range v.keys {
+			key := k.(string)
+			if d.Set(key, untrusted(v.vals[i])); key == "role" {
+				d.Set(key, v.vals[i])
+			}
+		}
+		return d
+	}
+	return v
+}
+
+var tokenName = regexp.MustCompile(`<\|[a-z_]+\|>|<｜[^｜]+｜>|<(start|end)_of_turn>|\[/?(INST|SYSTEM_PROMPT)\]|</s>`)
+
+// checkOwn renders again with the messages from outside: the text is the same, and each name of a control token that no message has is the
+// template's own.
+func checkOwn(t *testing.T, tmpl *Template, vars Vars, want string, wantErr error) {
+	t.Helper()
+	outside := Vars{}
+	for k, v := range vars {
+		outside[k] = v
+	}
+	outside["messages"] = untrusted(vars["messages"])
+	list, err := tmpl.RenderParts(outside, Options{Now: now})
+	got := ""
+	for _, p := range list {
+		got += p.Text
+		if name := tokenName.FindString(p.Text); !p.Own && name != "" && !strings.Contains(fmt.Sprint(tokenName.FindAllString((&state{lim: Limits{}.withDefaults(1 << 20)}).repr(vars["messages"]), -1)), name) {
+			t.Errorf("%s: %s in %.200q is not the template's own", tmpl.name, name, p.Text)
+		}
+	}
+	if (err == nil) != (wantErr == nil) || err == nil && got != want {
+		t.Errorf("%s: %q, %v; with messages from outside %q, %v", tmpl.name, want, wantErr, got, err)
+	}
+}
+
 // TestProbes renders the one-line probes of the language.
 func TestProbes(t *testing.T) {
 	var file struct {
@@ -130,6 +181,14 @@ func TestProbes(t *testing.T) {
 		tmpl, err := Parse("probe", p.Template)
 		if err == nil {
 			got, err = tmpl.Render(vars, Options{Now: now})
+			outside := Vars{}
+			for k, v := range vars {
+				outside[k] = untrusted(v)
+			}
+			again, err2 := tmpl.Render(outside, Options{Now: now})
+			if again != got || fmt.Sprint(err2) != fmt.Sprint(err) {
+				t.Errorf("%s: %q, %v; with texts from outside %q, %v", p.Template, got, err, again, err2)
+			}
 		}
 		var e *Error
 		switch {

@@ -11,9 +11,6 @@ type Options struct {
 	// Now is the time that strftime_now shows; the zero time stands for the present.
 	Now    time.Time
 	Limits Limits
-	// Keep lists code points that repr and tojson(ensure_ascii=true) write as they are although they would escape them: private
-	// code points with which the caller marked parts of its texts.
-	Keep string
 }
 
 // state is one rendering.
@@ -21,13 +18,15 @@ type state struct {
 	t         *Template
 	lim       Limits
 	now       func() time.Time
-	keep      string
 	start     time.Time
 	steps     int
 	mem       int
 	depth     int
 	line      int // of the node evaluated last, for errors
 	out       []byte
+	own       []stretch // of out, what the template wrote
+	touched   int       // times that a text from outside was read
+	digits    bool      // a number was made of such a text
 	scope     *scope
 	root      *scope
 	nextCheck int
@@ -36,7 +35,17 @@ type state struct {
 // Render renders the template with the given variables. Errors are of type *ErrRaised if the template called raise_exception,
 // else *Error. Variables are read only.
 func (t *Template) Render(vars Vars, opt Options) (text string, err error) {
-	r := &state{t: t, now: time.Now, keep: opt.Keep, start: time.Now()}
+	list, err := t.RenderParts(vars, opt)
+	var b strings.Builder
+	for _, p := range list {
+		b.WriteString(p.Text)
+	}
+	return b.String(), err
+}
+
+// RenderParts is Render that says of each stretch whether the template wrote it or an Untrusted variable.
+func (t *Template) RenderParts(vars Vars, opt Options) (list []Part, err error) {
+	r := &state{t: t, now: time.Now, start: time.Now()}
 	if !opt.Now.IsZero() {
 		r.now = func() time.Time { return opt.Now }
 	}
@@ -51,7 +60,7 @@ func (t *Template) Render(vars Vars, opt Options) (text string, err error) {
 	r.root = &scope{parent: context}
 	r.scope = r.root
 	r.body(t.body)
-	return string(r.out), nil
+	return parts(string(r.out), r.own), nil
 }
 
 // scope holds the variables of a template, loop body, macro or block; parent is the scope around it.
@@ -109,22 +118,31 @@ func (r *state) inScope(parent *scope, f func() flow) flow {
 	return fl
 }
 
-func (r *state) write(s string) {
+// write writes a text, whoever's it is.
+func (r *state) write(v Value) {
+	s, _ := plainText(v)
 	if len(s) > r.lim.Output-len(r.out) {
 		r.fail("LimitError", "more than %d bytes of output", r.lim.Output)
 	}
 	r.charge(2 * len(s))
+	if m, ok := v.(*mixed); ok {
+		for _, o := range m.own {
+			r.own = appendStretch(r.own, len(r.out)+o.lo, len(r.out)+o.hi)
+		}
+	} else {
+		r.own = appendStretch(r.own, len(r.out), len(r.out)+len(s))
+	}
 	r.out = append(r.out, s...)
 }
 
 // capture is the text that f writes.
-func (r *state) capture(f func() flow) (string, flow) {
-	saved := r.out
-	r.out = nil
+func (r *state) capture(f func() flow) (Value, flow) {
+	out, own := r.out, r.own
+	r.out, r.own = nil, nil
 	fl := f()
-	s := string(r.out)
-	r.out = saved
-	return s, fl
+	v := (&mixed{s: string(r.out), own: r.own}).simple()
+	r.out, r.own = out, own
+	return v, fl
 }
 
 func (r *state) body(body []stmt) flow {
@@ -159,7 +177,7 @@ func (s *outputStmt) exec(r *state) flow {
 	r.line = s.line
 	v := r.eval(s.x)
 	r.line = s.line
-	r.write(r.str(v))
+	r.write(r.textOf(v))
 	return flowNext
 }
 
@@ -219,7 +237,7 @@ func (s *callStmt) exec(r *state) flow {
 	args := r.args(&s.call.args)
 	args.names, args.kw = append(args.names, "caller"), append(args.kw, caller)
 	r.line = s.call.line
-	r.write(r.str(r.call(fn, args)))
+	r.write(r.textOf(r.call(fn, args)))
 	return flowNext
 }
 
@@ -541,13 +559,14 @@ func (r *state) compareOp(op string, a, b Value) bool {
 }
 
 func (x *concatExpr) eval(r *state) Value {
-	var b strings.Builder
+	var b blend
 	for _, p := range x.parts {
-		s := r.str(r.eval(p))
+		v := r.textOf(r.eval(p))
+		s, _ := plainText(v)
 		r.charge(2 * len(s))
-		b.WriteString(s)
+		b.add(v)
 	}
-	return b.String()
+	return b.value(false)
 }
 
 func (x *attrExpr) eval(r *state) Value {
@@ -622,6 +641,15 @@ type args struct {
 	pos   []Value
 	names []string
 	kw    []Value
+	alien bool // some of the names are from outside
+}
+
+// nameValue is the name of an argument as a value.
+func (a *args) nameValue(name string) Value {
+	if a.alien {
+		return &mixed{s: name}
+	}
+	return name
 }
 
 func (r *state) args(a *callArgs) args {
@@ -637,9 +665,12 @@ func (r *state) args(a *callArgs) args {
 		}
 		out.names = append([]string{}, out.names...)
 		for i, k := range d.keys {
-			name, ok := text(k)
+			name, ok := plainText(k)
 			if !ok {
 				r.typeError("keywords must be strings")
+			}
+			if _, ok := k.(*mixed); ok {
+				out.alien = true
 			}
 			r.charge(costItem)
 			out.names, out.kw = append(out.names, name), append(out.kw, d.vals[i])
@@ -722,7 +753,7 @@ func (r *state) callMacro(m *macro, a args) Value {
 	if d.kwargs && s.find("kwargs") < 0 {
 		kw := NewDict()
 		for i, name := range a.names {
-			r.put(kw, name, a.kw[i])
+			r.put(kw, a.nameValue(name), a.kw[i])
 		}
 		s.set("kwargs", kw)
 	} else if len(a.names) > 0 {
@@ -833,7 +864,7 @@ func (r *state) item(v, key Value) Value {
 				return v.vals[i]
 			}
 		}
-	case *List, *pyRange, string, Markup:
+	case *List, *pyRange, string, Markup, *mixed:
 		var i int
 		switch n, _ := number(key); n := n.(type) {
 		case int:
@@ -841,7 +872,7 @@ func (r *state) item(v, key Value) Value {
 		default:
 			return r.itemAttr(v, key)
 		}
-		if s, ok := text(v); ok {
+		if s, ok := plainText(v); ok {
 			if c, ok := r.indexText(s, i); ok {
 				return likeText(v, c)
 			}
@@ -866,7 +897,7 @@ func (r *state) item(v, key Value) Value {
 }
 
 func (r *state) itemAttr(v, key Value) Value {
-	name, ok := text(key)
+	name, ok := plainText(key)
 	if !ok {
 		return r.undefined("%s object has no element %s", typeName(v), r.short(key))
 	}
@@ -892,6 +923,8 @@ func (r *state) slice(v Value, k sliceKey) Value {
 		return r.sliceText(v, k)
 	case Markup:
 		return Markup(r.sliceText(string(v), k))
+	case *mixed:
+		return r.sliceMixed(v, k)
 	case *List:
 		start, step, count := r.sliceRange(k, len(v.items))
 		if step == 1 {

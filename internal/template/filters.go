@@ -30,22 +30,30 @@ func init() {
 		return titleWords(s)
 	})
 	define(filterTable, "trim chars?", func(r *state, v Value, a []Value) Value {
-		s := r.str(v)
-		r.scan(len(s))
-		return likeText(v, r.strip(s, optNone(a[0], nil), true, true))
+		return r.strip(r.textOf(v), optNone(a[0], nil), true, true)
 	})
-	define(filterTable, "string", func(r *state, v Value, _ []Value) Value { return likeText(v, r.str(v)) })
-	define(filterTable, "safe", func(r *state, v Value, _ []Value) Value { return Markup(r.str(v)) })
+	define(filterTable, "string", func(r *state, v Value, _ []Value) Value { return r.textOf(v) })
+	define(filterTable, "safe", func(r *state, v Value, _ []Value) Value {
+		v = r.textOf(v)
+		if m, ok := v.(*mixed); ok {
+			return &mixed{s: m.s, own: m.own, markup: true}
+		}
+		return Markup(r.str(v))
+	})
 	define(filterTable, "escape|e", func(r *state, v Value, _ []Value) Value {
-		if m, ok := v.(Markup); ok {
-			return m
+		if isMarkup(v) {
+			return v
 		}
 		return Markup(r.escape(r.str(v)))
 	})
 	define(filterTable, "forceescape", func(r *state, v Value, _ []Value) Value { return Markup(r.escape(r.str(v))) })
 	define(filterTable, "replace old new count?", func(r *state, v Value, a []Value) Value {
 		n := r.intArg(optNone(a[2], -1))
-		return r.replace(r.str(v), r.str(a[0]), r.str(a[1]), n)
+		out := r.replaceText(r.textOf(v), r.str(a[0]), r.textOf(a[1]), n)
+		if m, ok := out.(*mixed); ok {
+			return &mixed{s: m.s, own: m.own}
+		}
+		return r.str(out)
 	})
 	define(filterTable, "indent width? first? blank?", filterIndent)
 	define(filterTable, "center width?", func(r *state, v Value, a []Value) Value {
@@ -85,6 +93,9 @@ func init() {
 		if err != nil {
 			r.fail("JSONDecodeError", "%v", err)
 		}
+		if _, ok := v.(*mixed); ok {
+			return r.foreignAll(x)
+		}
 		return x
 	})
 
@@ -106,7 +117,7 @@ func init() {
 	})
 	define(filterTable, "float default?", func(r *state, v Value, a []Value) Value {
 		r.use(v)
-		if s, ok := text(v); ok {
+		if s, ok := r.text(v); ok {
 			if f, ok := parseFloat(s); ok {
 				return f
 			}
@@ -168,7 +179,7 @@ func init() {
 		return l[0]
 	})
 	define(filterTable, "reverse", func(r *state, v Value, _ []Value) Value {
-		if s, ok := text(v); ok {
+		if s, ok := r.text(v); ok {
 			return likeText(v, r.sliceText(s, sliceKey{step: -1}))
 		}
 		if g, ok := v.(*generator); ok {
@@ -184,26 +195,27 @@ func init() {
 	})
 	define(filterTable, "join d? attribute?", func(r *state, v Value, a []Value) Value {
 		get := r.getter(optNone(a[1], nil), nil)
-		sep := r.str(opt(a[0], ""))
-		var b strings.Builder
+		sep := r.textOf(opt(a[0], ""))
+		var b blend
 		it := r.iterate(v)
 		for i := 0; ; i++ {
 			x, ok := it.next(r)
 			if !ok {
-				return b.String()
+				return b.value(false)
 			}
-			s := r.str(get(x))
+			x = r.textOf(get(x))
+			was := b.b.Len()
 			if i > 0 {
-				s = sep + s
+				b.add(sep)
 			}
-			r.charge(2*len(s) + 1)
-			b.WriteString(s)
+			b.add(x)
+			r.charge(2*(b.b.Len()-was) + 1)
 		}
 	})
 	define(filterTable, "sum attribute? start?", func(r *state, v Value, a []Value) Value {
 		get := r.getter(optNone(a[0], nil), nil)
 		total := opt(a[1], 0)
-		if _, ok := text(total); ok {
+		if _, ok := r.text(total); ok {
 			r.typeError("sum() can't sum strings [use ''.join(seq) instead]")
 		}
 		for _, x := range r.items(v) {
@@ -266,11 +278,11 @@ func titleWords(s string) string {
 
 func filterIndent(r *state, v Value, a []Value) Value {
 	s := r.strArg(v)
-	indent, ok := text(opt(a[0], 4))
+	indent, ok := r.text(opt(a[0], 4))
 	if !ok {
 		indent = r.repeat(" ", r.intArg(opt(a[0], 4)))
 	}
-	if _, ok := v.(Markup); ok {
+	if isMarkup(v) {
 		indent = r.escape(indent)
 	}
 	blank := r.truth(opt(a[2], false))
@@ -358,7 +370,7 @@ func filterURLEncode(r *state, v Value, _ []Value) Value {
 		return b.String()
 	}
 	it, ok := r.tryIterate(v)
-	if _, isText := text(v); isText || !ok {
+	if _, isText := r.text(v); isText || !ok {
 		return quote(v, "_.-~/")
 	}
 	if d, ok := v.(*Dict); ok {
@@ -382,7 +394,7 @@ func filterURLEncode(r *state, v Value, _ []Value) Value {
 // toInt is the filter int.
 func (r *state) toInt(v, def Value, base int) Value {
 	r.use(v)
-	if s, ok := text(v); ok {
+	if s, ok := r.text(v); ok {
 		r.scan(len(s))
 		if n, ok := parseInt(s, base); ok {
 			return n
@@ -475,8 +487,9 @@ func (r *state) round(n Value, precision int) Value {
 }
 
 func filterFileSize(r *state, v Value, a []Value) Value {
+	r.useNumber()
 	f, ok := 0.0, true
-	if s, isText := text(v); isText {
+	if s, isText := r.text(v); isText {
 		f, ok = parseFloat(s)
 	} else {
 		f = r.float(v)
@@ -516,7 +529,7 @@ func (r *state) reversed(v Value) []Value {
 
 func isSequence(v Value) bool {
 	switch v.(type) {
-	case string, Markup, *List, *Dict, *view, *pyRange, *Undefined:
+	case string, Markup, *mixed, *List, *Dict, *view, *pyRange, *Undefined:
 		return true
 	}
 	return false
@@ -528,7 +541,7 @@ func (r *state) getter(attribute, def Value) func(Value) Value {
 		return func(v Value) Value { return v }
 	}
 	parts := []Value{attribute}
-	if s, ok := text(attribute); ok {
+	if s, ok := r.text(attribute); ok {
 		parts = parts[:0]
 		r.charge(len(s))
 		r.chargeN(strings.Count(s, "."), 2*costItem)
@@ -554,7 +567,7 @@ func (r *state) getter(attribute, def Value) func(Value) Value {
 
 // folded is v in lower case if it is a text and case does not matter.
 func (r *state) folded(v Value, caseSensitive bool) Value {
-	if s, ok := text(v); ok && !caseSensitive {
+	if s, ok := r.text(v); ok && !caseSensitive {
 		r.charge(len(s))
 		return lower(s)
 	}
@@ -564,7 +577,7 @@ func (r *state) folded(v Value, caseSensitive bool) Value {
 // sortKey is the key of the filter sort: one value, or a list of several for an attribute "a,b".
 func (r *state) sortKey(attribute Value, caseSensitive bool) func(Value) Value {
 	var gets []func(Value) Value
-	if s, ok := text(attribute); ok {
+	if s, ok := r.text(attribute); ok {
 		r.charge(len(s))
 		r.chargeN(strings.Count(s, ","), 4*costItem)
 		for _, p := range strings.Split(s, ",") {

@@ -87,6 +87,7 @@ func (f spec) grouped(s string, every int) string {
 
 // integer formats an int or *big.Int with one of the verbs b o x X d n.
 func (r *state) integer(f spec, n Value) string {
+	r.useNumber()
 	base, prefix, every := 10, "", 4
 	switch f.verb {
 	case 'b':
@@ -118,6 +119,7 @@ func (r *state) integer(f spec, n Value) string {
 
 // floating formats a float with one of the verbs e f g, their capitals, "%" or none.
 func (r *state) floating(f spec, x float64) string {
+	r.useNumber()
 	precision, verb := f.precision, f.verb|0x20
 	if precision < 0 {
 		precision = 6
@@ -156,7 +158,7 @@ func (r *state) floating(f spec, x float64) string {
 
 // percent is format % arg. like is the format as a value: Markup escapes what is put in.
 func (r *state) percent(like Value, format string, arg Value) Value {
-	var b strings.Builder
+	b := r.newFilled(like)
 	r.charge(len(format))
 	list, isTuple := arg.(*List)
 	isTuple = isTuple && list.tuple
@@ -178,7 +180,7 @@ func (r *state) percent(like Value, format string, arg Value) Value {
 			if j < 0 {
 				j = len(format) - i
 			}
-			b.WriteString(format[i : i+j])
+			b.literal(format[i : i+j])
 			i += j
 			continue
 		}
@@ -254,12 +256,12 @@ func (r *state) percent(like Value, format string, arg Value) Value {
 		f.verb = at()
 		i++
 		if f.verb == '%' {
-			b.WriteByte('%')
+			b.literal("%")
 			continue
 		}
-		s := r.percentOne(like, f, value())
-		r.charge(len(s))
-		b.WriteString(s)
+		v := value()
+		n := b.fill(func() string { return r.percentOne(like, f, v) })
+		r.charge(n)
 	}
 	rest := used == 0
 	switch arg.(type) {
@@ -269,7 +271,7 @@ func (r *state) percent(like Value, format string, arg Value) Value {
 	if rest {
 		r.typeError("not all arguments converted during string formatting")
 	}
-	return likeText(like, b.String())
+	return b.value(isMarkup(like))
 }
 
 func (r *state) percentOne(like Value, f spec, v Value) string {
@@ -281,8 +283,7 @@ func (r *state) percentOne(like Value, f spec, v Value) string {
 		} else {
 			s = r.repr(v)
 		}
-		_, markup := like.(Markup)
-		if _, ok := v.(Markup); markup && !(ok && f.verb == 's') {
+		if isMarkup(like) && !(isMarkup(v) && f.verb == 's') {
 			s = r.escape(s)
 		}
 		if f.verb == 'a' {
@@ -297,9 +298,10 @@ func (r *state) percentOne(like Value, f spec, v Value) string {
 		return r.pad(f, "", s, '>')
 	case 'c':
 		f.fill = ""
-		if s, ok := text(v); ok && runeCount(s) == 1 {
+		if s, ok := r.text(v); ok && runeCount(s) == 1 {
 			return r.pad(f, "", s, '>')
 		}
+		r.touched++ // a character by its number could be any
 		n, ok := exactInt(v)
 		if !ok || n < 0 || !utf8.ValidRune(rune(n)) || n > utf8.MaxRune {
 			r.typeError("%%c requires int or char")
@@ -338,28 +340,28 @@ func (r *state) absolute(n Value) Value {
 }
 
 // format is format.format(*args, **kwargs).
-func (r *state) format(like Value, format string, a args) string {
+func (r *state) format(like Value, format string, a args) Value {
 	auto := 0 // next automatic number, -1 once fields are numbered by hand
 	return r.formatFields(like, format, a, &auto, 0)
 }
 
-func (r *state) formatFields(like Value, format string, a args, auto *int, depth int) string {
+func (r *state) formatFields(like Value, format string, a args, auto *int, depth int) Value {
 	if depth > 1 {
 		r.fail("ValueError", "Max string recursion exceeded")
 	}
-	var b strings.Builder
+	b := r.newFilled(like)
 	r.charge(len(format))
 	for format != "" {
 		i := strings.IndexAny(format, "{}")
 		if i < 0 {
-			b.WriteString(format)
+			b.literal(format)
 			break
 		}
-		b.WriteString(format[:i])
+		b.literal(format[:i])
 		c := format[i]
 		format = format[i+1:]
 		if format != "" && format[0] == c {
-			b.WriteByte(c)
+			b.literal(format[:1])
 			format = format[1:]
 			continue
 		}
@@ -379,13 +381,46 @@ func (r *state) formatFields(like Value, format string, a args, auto *int, depth
 		if open > 0 {
 			r.fail("ValueError", "expected '}' before end of string")
 		}
-		s := r.formatField(like, format[:end], a, auto, depth)
-		r.charge(2 * len(s))
+		field := format[:end]
+		n := b.fill(func() string { return r.formatField(like, field, a, auto, depth) })
+		r.charge(2 * n)
 		r.step(1)
-		b.WriteString(s)
 		format = format[end+1:]
 	}
-	return b.String()
+	return b.value(isMarkup(like))
+}
+
+// filled is a format as it is filled in.
+type filled struct {
+	blend
+	r     *state
+	alien bool // the format is from outside
+}
+
+func (r *state) newFilled(format Value) *filled {
+	_, alien := format.(*mixed)
+	return &filled{r: r, alien: alien}
+}
+
+// literal adds a stretch of the format.
+func (f *filled) literal(s string) {
+	if f.alien {
+		f.add(&mixed{s: s})
+	} else {
+		f.addOwn(s)
+	}
+}
+
+// fill adds what s makes of a value and returns its length in bytes. It is from outside if such a text was read.
+func (f *filled) fill(s func() string) int {
+	n := f.r.touched
+	text := s()
+	if f.r.touched != n || f.alien {
+		f.add(&mixed{s: text})
+	} else {
+		f.addOwn(text)
+	}
+	return len(text)
 }
 
 // formatField formats one field "name!conversion:spec".
@@ -394,7 +429,7 @@ func (r *state) formatField(like Value, field string, a args, auto *int, depth i
 	name, conversion, converted := strings.Cut(field, "!")
 	v := r.formatArg(name, a, auto)
 	if strings.Contains(how, "{") {
-		how = r.formatFields(like, how, a, auto, depth+1)
+		how = r.str(r.formatFields(like, how, a, auto, depth+1))
 	}
 	if converted {
 		switch conversion {
@@ -409,10 +444,8 @@ func (r *state) formatField(like Value, field string, a args, auto *int, depth i
 		}
 	}
 	s := r.formatOne(how, v)
-	if _, ok := v.(Markup); !ok {
-		if _, markup := like.(Markup); markup {
-			s = r.escape(s)
-		}
+	if isMarkup(like) && !isMarkup(v) {
+		s = r.escape(s)
 	}
 	return s
 }
@@ -533,7 +566,7 @@ func (r *state) formatOne(how string, v Value) string {
 	wrong := func() {
 		r.fail("ValueError", "Unknown format code '%c' for object of type '%s'", f.verb, typeName(v))
 	}
-	if s, ok := text(v); ok {
+	if s, ok := r.text(v); ok {
 		if f.verb != 0 && f.verb != 's' || f.align == '=' && f.fill != "0" || f.sign != 0 || f.group != "" {
 			wrong()
 		}
@@ -557,6 +590,7 @@ func (r *state) formatOne(how string, v Value) string {
 			if !ok || k < 0 || k > utf8.MaxRune || !utf8.ValidRune(rune(k)) {
 				r.fail("OverflowError", "%%c arg not in range(0x110000)")
 			}
+			r.touched++ // a character by its number could be any
 			return r.pad(f, "", string(rune(k)), '<')
 		}
 		if f.precision >= 0 {

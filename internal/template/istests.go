@@ -16,7 +16,7 @@ func init() {
 	is("integer", func(_ *state, v Value) bool { return typeName(v) == "int" })
 	is("float", func(_ *state, v Value) bool { _, ok := v.(float64); return ok })
 	is("number", func(_ *state, v Value) bool { return isNumber(v) })
-	is("string", func(_ *state, v Value) bool { _, ok := text(v); return ok })
+	is("string", func(_ *state, v Value) bool { _, ok := plainText(v); return ok })
 	is("mapping", func(_ *state, v Value) bool { _, ok := v.(*Dict); return ok })
 	is("sequence", func(_ *state, v Value) bool {
 		_, isView := v.(*view)
@@ -30,7 +30,7 @@ func init() {
 		}
 		return false
 	})
-	is("escaped", func(_ *state, v Value) bool { _, ok := v.(Markup); return ok })
+	is("escaped", func(_ *state, v Value) bool { return isMarkup(v) })
 	for _, name := range []string{"lower", "upper"} {
 		is(name, func(r *state, v Value) bool {
 			s := r.str(v)
@@ -63,6 +63,13 @@ func same(a, b Value) bool {
 	switch a.(type) {
 	case sliceKey, blockRef:
 		return false
+	}
+	if s, ok := a.(*mixed); ok {
+		t, isText := plainText(b)
+		return isText && s.s == t && s.markup == isMarkup(b)
+	}
+	if _, ok := b.(*mixed); ok {
+		return same(b, a)
 	}
 	return a == b
 }

@@ -93,7 +93,7 @@ func (r *state) toJSON(v Value, a []Value) Value {
 	w.ascii, w.sort = r.truth(opt(a[0], false)), r.truth(opt(a[3], false))
 	if indent := optNone(a[1], nil); indent != nil {
 		w.pretty, w.item = true, ","
-		s, ok := text(indent)
+		s, ok := r.text(indent)
 		if !ok {
 			s = r.repeat(" ", r.intArg(indent))
 		}
@@ -119,6 +119,9 @@ type jsonWriter struct {
 func (w *jsonWriter) json(v Value, depth int) {
 	w.r.step(1)
 	w.r.nest(depth)
+	if isNumber(v) {
+		w.r.useNumber()
+	}
 	switch v := v.(type) {
 	case nil:
 		w.put("null")
@@ -130,8 +133,8 @@ func (w *jsonWriter) json(v Value, depth int) {
 		w.put(w.r.bigText(v))
 	case float64:
 		w.put(jsonFloat(v))
-	case string, Markup:
-		s, _ := text(v)
+	case string, Markup, *mixed:
+		s, _ := w.r.text(v)
 		w.str(s)
 	case *List:
 		w.block("[", "]", len(v.items), depth, func(i int) { w.json(v.items[i], depth+1) })
@@ -178,14 +181,17 @@ func (w *jsonWriter) block(open, end string, n, depth int, item func(i int)) {
 // keyText is a dict's key as JSON text: strings, numbers, booleans and None only.
 func (w *jsonWriter) keyText(k Value) string {
 	switch k := k.(type) {
-	case string:
-		return k
-	case Markup:
-		return string(k)
+	case string, Markup, *mixed:
+		s, _ := w.r.text(k)
+		return s
 	case nil:
 		return "null"
 	case bool:
 		return strconv.FormatBool(k)
+	case int, *big.Int, float64:
+		w.r.useNumber()
+	}
+	switch k := k.(type) {
 	case int:
 		return strconv.Itoa(k)
 	case *big.Int:
@@ -229,7 +235,7 @@ func (w *jsonWriter) str(s string) {
 			e = "\\b"
 		case c == '\f':
 			e = "\\f"
-		case c < ' ' || w.ascii && c > '~' && !strings.ContainsRune(w.r.keep, c):
+		case c < ' ' || w.ascii && c > '~':
 			e = jsonEscape(c)
 		}
 		if e != "" {

@@ -12,7 +12,7 @@ var changing = map[string]bool{}
 // methodKind is the row of methodTable for v.
 func methodKind(v Value) string {
 	switch v := v.(type) {
-	case string, Markup:
+	case string, Markup, *mixed:
 		return "str"
 	case *List:
 		if v.tuple {
@@ -129,7 +129,7 @@ func strMethods(t map[string]*builtin) {
 	// mapped: a text from a text of at most grow times its length.
 	mapped := func(name string, grow int, f func(string) string) {
 		define(t, name+" /", func(r *state, v Value, _ []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			r.chargeN(len(s), grow)
 			r.step(len(s) >> 4)
 			return likeText(v, f(s))
@@ -144,7 +144,7 @@ func strMethods(t map[string]*builtin) {
 
 	is := func(name string, f func(s string) bool) {
 		define(t, name+" /", func(r *state, v Value, _ []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			r.scan(len(s))
 			return f(s)
 		})
@@ -169,19 +169,19 @@ func strMethods(t map[string]*builtin) {
 
 	for name, side := range map[string][2]bool{"strip": {true, true}, "lstrip": {true, false}, "rstrip": {false, true}} {
 		define(t, name+" / chars?", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
-			r.scan(len(s))
-			return likeText(v, r.strip(s, opt(a[0], nil), side[0], side[1]))
+			return r.strip(v, opt(a[0], nil), side[0], side[1])
 		})
 	}
 	for _, name := range []string{"split", "rsplit"} {
 		define(t, name+" sep? maxsplit?", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
-			return r.textList(v, r.split(s, opt(a[0], nil), r.intArg(opt(a[1], -1)), name == "rsplit"))
+			sep := opt(a[0], nil)
+			by, _ := plainText(sep)
+			s, _ := plainText(v)
+			return r.textList(v, r.split(s, sep, r.intArg(opt(a[1], -1)), name == "rsplit"), len(by))
 		})
 	}
 	define(t, "splitlines keepends?", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
+		s, _ := r.text(v)
 		r.scan(len(s))
 		n := strings.IndexFunc(s, isLineEnd)
 		if n < 0 {
@@ -192,11 +192,11 @@ func strMethods(t map[string]*builtin) {
 			}
 		}
 		r.chargeN(n, 16)
-		return r.textList(v, splitLines(s, r.truth(opt(a[0], false))))
+		return r.textList(v, splitLines(s, r.truth(opt(a[0], false))), 0)
 	})
 	for _, name := range []string{"partition", "rpartition"} {
 		define(t, name+" / sep", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			sep := r.strArg(a[0])
 			if sep == "" {
 				r.fail("ValueError", "empty separator")
@@ -209,49 +209,48 @@ func strMethods(t map[string]*builtin) {
 			if i >= 0 {
 				parts = []string{s[:i], sep, s[i+len(sep):]}
 			}
-			l := r.textList(v, parts)
+			l := r.textList(v, parts, 0)
 			l.tuple = true
 			return l
 		})
 	}
 	define(t, "replace old new count?", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
-		to := r.strArg(a[1])
-		_, toMarkup := a[1].(Markup)
-		if _, ok := v.(Markup); ok && !toMarkup {
-			to = r.escape(to)
+		to := a[1]
+		if t := r.strArg(to); isMarkup(v) && !isMarkup(to) {
+			to = likeText(to, r.escape(t))
 		}
-		return likeText(v, r.replace(s, r.strArg(a[0]), to, r.intArg(opt(a[2], -1))))
+		return r.replaceText(v, r.strArg(a[0]), to, r.intArg(opt(a[2], -1)))
 	})
 	define(t, "join / iterable", func(r *state, v Value, a []Value) Value {
-		sep, _ := text(v)
-		_, markup := v.(Markup)
-		var b strings.Builder
+		sep, _ := plainText(v)
+		markup := isMarkup(v)
+		var b blend
 		it := r.iterate(a[0])
 		for i := 0; ; i++ {
 			x, ok := it.next(r)
 			if !ok {
-				return likeText(v, b.String())
+				return b.value(markup)
 			}
-			s, isText := text(x)
+			s, isText := plainText(x)
 			if !isText {
 				r.typeError("sequence item %d: expected str instance, %s found", i, typeName(x))
 			}
-			if _, ok := x.(Markup); markup && !ok {
+			if markup && !isMarkup(x) {
 				s = r.escape(s)
+				x = likeText(x, s)
 			}
 			if i > 0 {
 				r.charge(2 * len(sep))
-				b.WriteString(sep)
+				b.add(v)
 			}
 			r.step(1)
 			r.charge(2 * len(s))
-			b.WriteString(s)
+			b.add(x)
 		}
 	})
 	for _, name := range []string{"startswith", "endswith"} {
 		define(t, name+" / prefix start? end?", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			s, _, ok := r.textRange(s, a[1], a[2])
 			has := strings.HasPrefix
 			if name == "endswith" {
@@ -262,7 +261,7 @@ func strMethods(t map[string]*builtin) {
 				tries = l.items
 			}
 			for _, p := range tries {
-				part, isText := text(p)
+				part, isText := r.text(p)
 				if !isText {
 					r.use(p)
 					r.typeError("%s first arg must be str or a tuple of str, not %s", name, typeName(p))
@@ -277,7 +276,7 @@ func strMethods(t map[string]*builtin) {
 	}
 	for _, name := range []string{"find", "rfind", "index", "rindex", "count"} {
 		define(t, name+" / sub start? end?", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			sub := r.strArg(a[0])
 			s, from, ok := r.textRange(s, a[1], a[2])
 			r.scan(len(s))
@@ -303,16 +302,16 @@ func strMethods(t map[string]*builtin) {
 		})
 	}
 	define(t, "removeprefix / prefix", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
-		return likeText(v, strings.TrimPrefix(s, r.strArg(a[0])))
+		s, _ := plainText(v)
+		return cutText(v, len(s)-len(strings.TrimPrefix(s, r.strArg(a[0]))), len(s))
 	})
 	define(t, "removesuffix / suffix", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
-		return likeText(v, strings.TrimSuffix(s, r.strArg(a[0])))
+		s, _ := plainText(v)
+		return cutText(v, 0, len(strings.TrimSuffix(s, r.strArg(a[0]))))
 	})
 	for _, name := range []string{"ljust", "rjust", "center"} {
 		define(t, name+" / width fillchar?", func(r *state, v Value, a []Value) Value {
-			s, _ := text(v)
+			s, _ := r.text(v)
 			width, fill := r.intArg(a[0]), r.strArg(opt(a[1], " "))
 			if runeCount(fill) != 1 {
 				r.typeError("The fill character must be exactly one character long")
@@ -331,7 +330,7 @@ func strMethods(t map[string]*builtin) {
 		})
 	}
 	define(t, "zfill / width", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
+		s, _ := r.text(v)
 		r.scan(len(s))
 		sign := ""
 		zeros := r.repeat("0", r.intArg(a[0])-runeCount(s))
@@ -341,7 +340,7 @@ func strMethods(t map[string]*builtin) {
 		return likeText(v, r.join(sign+zeros, s))
 	})
 	define(t, "expandtabs tabsize?", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
+		s, _ := r.text(v)
 		size := r.intArg(opt(a[0], 8))
 		r.charge(2 * len(s))
 		var b strings.Builder
@@ -365,23 +364,23 @@ func strMethods(t map[string]*builtin) {
 		return likeText(v, b.String())
 	})
 	defineRaw(t, "format", func(r *state, v Value, a args) Value {
-		s, _ := text(v)
-		return likeText(v, r.format(v, s, a))
+		s, _ := plainText(v)
+		return r.format(v, s, a)
 	})
 	define(t, "format_map / mapping", func(r *state, v Value, a []Value) Value {
-		s, _ := text(v)
+		s, _ := r.text(v)
 		d, ok := a[0].(*Dict)
 		if !ok {
 			r.typeError("format_map() needs a mapping, not %s", typeName(a[0]))
 		}
 		all := args{}
 		for i, k := range d.keys {
-			if name, ok := text(k); ok {
+			if name, ok := plainText(k); ok {
 				r.charge(2 * costItem)
 				all.names, all.kw = append(all.names, name), append(all.kw, d.vals[i])
 			}
 		}
-		return likeText(v, r.format(v, s, all))
+		return r.format(v, s, all)
 	})
 }
 
@@ -402,8 +401,10 @@ func (r *state) center(s string, width int, fill string) string {
 	return r.join(r.join(r.repeat(fill, left), s), r.repeat(fill, n-left))
 }
 
-// strip removes white space, or any of the code points of chars, from the ends.
-func (r *state) strip(s string, chars Value, left, right bool) string {
+// strip removes white space, or any of the code points of chars, from the ends of a text.
+func (r *state) strip(v Value, chars Value, left, right bool) Value {
+	s, _ := plainText(v)
+	r.scan(len(s))
 	f := isSpace
 	if chars != nil {
 		set := r.strArg(chars)
@@ -418,13 +419,14 @@ func (r *state) strip(s string, chars Value, left, right bool) string {
 			f = func(c rune) bool { return known[c] }
 		}
 	}
+	lo, hi := 0, len(s)
 	if left {
-		s = strings.TrimLeftFunc(s, f)
+		lo = hi - len(strings.TrimLeftFunc(s, f))
 	}
 	if right {
-		s = strings.TrimRightFunc(s, f)
+		hi = lo + len(strings.TrimRightFunc(s[lo:], f))
 	}
-	return s
+	return cutText(v, lo, hi)
 }
 
 // split is str.split and str.rsplit.
@@ -459,12 +461,23 @@ func uint31(n int) int {
 	return n
 }
 
-// textList is a list of texts of the type of like.
-func (r *state) textList(like Value, parts []string) *List {
+// textList is a list of the parts of v, in their order, between which there are sep bytes, or white space where sep is 0.
+func (r *state) textList(v Value, parts []string, sep int) *List {
 	r.chargeN(len(parts), costItem)
 	items := make([]Value, len(parts))
+	s, _ := plainText(v)
+	_, fromOutside := v.(*mixed)
+	at := 0
 	for i, p := range parts {
-		items[i] = likeText(like, p)
+		if !fromOutside {
+			items[i] = likeText(v, p)
+			continue
+		}
+		if sep == 0 { // what lies between cannot begin a part
+			at += strings.Index(s[at:], p)
+		}
+		items[i] = cutText(v, at, at+len(p))
+		at += len(p) + sep
 	}
 	r.charge(costObject)
 	return &List{items: items}

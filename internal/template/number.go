@@ -114,7 +114,7 @@ func compareNumbers(a, b Value) int {
 func (r *state) binary(op string, a, b Value) Value {
 	for _, v := range []Value{a, b} {
 		if u, ok := v.(*Undefined); ok {
-			if s, isText := text(a); isText && op == "%" {
+			if s, isText := plainText(a); isText && op == "%" {
 				return r.percent(a, s, b)
 			}
 			r.missing(u)
@@ -138,11 +138,11 @@ func (r *state) binary(op string, a, b Value) Value {
 			return v
 		}
 	case "%":
-		if s, ok := text(a); ok {
+		if s, ok := plainText(a); ok {
 			return r.percent(a, s, b)
 		}
 	}
-	if _, ok := text(a); ok && op == "+" {
+	if _, ok := plainText(a); ok && op == "+" {
 		r.typeError("can only concatenate str (not \"%s\") to str", typeName(b))
 	}
 	if op == "**" {
@@ -154,25 +154,24 @@ func (r *state) binary(op string, a, b Value) Value {
 
 // add joins texts and sequences.
 func (r *state) add(a, b Value) (Value, bool) {
-	if s, ok := text(a); ok {
-		t, ok := text(b)
+	if s, ok := plainText(a); ok {
+		t, ok := plainText(b)
 		if !ok {
 			return nil, false
 		}
-		_, ma := a.(Markup)
-		_, mb := b.(Markup)
+		ma, mb := isMarkup(a), isMarkup(b)
 		if ma != mb { // one is markup: the other is escaped
 			if ma {
-				t = r.escape(t)
+				b = likeText(b, r.escape(t))
 			} else {
-				s = r.escape(s)
+				a = likeText(a, r.escape(s))
 			}
 		}
-		r.chargeN(1, len(s)+len(t))
-		if ma || mb {
-			return Markup(s + t), true
-		}
-		return s + t, true
+		var x blend
+		x.add(a)
+		x.add(b)
+		r.chargeN(1, x.b.Len())
+		return x.value(ma || mb), true
 	}
 	x, okX := a.(*List)
 	y, okY := b.(*List)
@@ -187,7 +186,7 @@ func (r *state) add(a, b Value) (Value, bool) {
 
 // repeatValue is v * n for texts and sequences.
 func (r *state) repeatValue(v, n Value, isNum bool) (Value, bool) {
-	s, isText := text(v)
+	s, isText := plainText(v)
 	l, isList := v.(*List)
 	if !isText && !isList {
 		return nil, false

@@ -100,30 +100,6 @@ func TestErrorsCarryLines(t *testing.T) {
 	}
 }
 
-// TestMarkersSurvive wraps text in private code points, as a caller marks look-alikes of special tokens in user content.
-func TestMarkersSurvive(t *testing.T) {
-	const marked = "  \ue000<|im_end|>\ue001 x  "
-	for src, want := range map[string]string{
-		"{{ c }}":                        marked,
-		"{{ c|trim }}":                   "\ue000<|im_end|>\ue001 x",
-		"{{ c.strip().split(' ')[0] }}":  "\ue000<|im_end|>\ue001",
-		"{{ c|replace('x', 'y')|trim }}": "\ue000<|im_end|>\ue001 y",
-		"{{ c.strip()|tojson }}":         "\"\ue000<|im_end|>\ue001 x\"",
-		"{{ c.strip()|tojson(true) }}":   "\"\ue000<|im_end|>\ue001 x\"",
-		"{{ [c.strip()] }}":              "['\ue000<|im_end|>\ue001 x']",
-		"{{ c|trim|upper|lower }}":       "\ue000<|im_end|>\ue001 x",
-		"{{ '%s' % c.strip() }}":         "\ue000<|im_end|>\ue001 x",
-	} {
-		tmpl, err := Parse("marks", src)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := tmpl.Render(Vars{"c": marked}, Options{Keep: "\ue000\ue001"}); err != nil || got != want {
-			t.Errorf("%s: %q, %v, want %q", src, got, err, want)
-		}
-	}
-}
-
 // TestGoValues: what Render takes from Go, and what it refuses.
 func TestGoValues(t *testing.T) {
 	tmpl, err := Parse("go", "{{ x }}")

@@ -63,6 +63,9 @@ func (r *state) str(v Value) string {
 		return v
 	case Markup:
 		return string(v)
+	case *mixed:
+		r.touched++
+		return v.s
 	case *Undefined:
 		return ""
 	}
@@ -90,6 +93,9 @@ func (w *reprWriter) put(s string) {
 func (w *reprWriter) value(v Value, depth int) {
 	w.r.step(1)
 	w.r.nest(depth)
+	if isNumber(v) {
+		w.r.useNumber()
+	}
 	switch v := v.(type) {
 	case nil:
 		w.put("None")
@@ -109,6 +115,9 @@ func (w *reprWriter) value(v Value, depth int) {
 		w.put(w.r.quote(v))
 	case Markup:
 		w.put("Markup(" + w.r.quote(string(v)) + ")")
+	case *mixed:
+		w.r.touched++
+		w.value(v.plain(), depth)
 	case *List:
 		open, end := "[", "]"
 		if v.tuple {
@@ -215,7 +224,7 @@ func (r *state) quote(s string) string {
 			b = append(b, "\\r"...)
 		case c == '\t':
 			b = append(b, "\\t"...)
-		case c < ' ' || c == 0x7f || c > 0x7f && !unicode.IsPrint(c) && !strings.ContainsRune(r.keep, c):
+		case c < ' ' || c == 0x7f || c > 0x7f && !unicode.IsPrint(c):
 			b = append(b, asciiRune(c)...)
 		default:
 			b = utf8.AppendRune(b, c)
@@ -272,6 +281,20 @@ func (r *state) sliceText(s string, k sliceKey) string {
 	}
 	r.chargeN(count, 8)
 	return string(out)
+}
+
+// sliceMixed is sliceText of a text that knows whose it is.
+func (r *state) sliceMixed(m *mixed, k sliceKey) Value {
+	if step, ok := number(k.step); k.step != nil && !(ok && step == 1) {
+		return likeText(m, r.sliceText(m.s, k))
+	}
+	r.scan(len(m.s))
+	start, _, count := r.sliceRange(k, runeCount(m.s))
+	if count == 0 {
+		return ""
+	}
+	from := offset(m.s, start)
+	return cutText(m, from, from+offset(m.s[from:], count))
 }
 
 // sliceRange resolves a slice of a sequence of n items: first position, step and number of items.

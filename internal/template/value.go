@@ -129,6 +129,8 @@ func dictKey(v Value) (k any, ok bool) {
 		return v, true
 	case Markup:
 		return string(v), true
+	case *mixed:
+		return v.s, true
 	case nil:
 		return noneKey{}, true
 	case bool:
@@ -191,7 +193,7 @@ func tupleBytes(b []byte, l *List, depth int) ([]byte, bool) {
 
 // key is the dictKey of v, the work of hashing it counted.
 func (r *state) key(v Value) (any, bool) {
-	if s, ok := text(v); ok {
+	if s, ok := plainText(v); ok {
 		r.scan(len(s))
 	}
 	return dictKey(v)
@@ -242,7 +244,7 @@ type (
 		pos   int
 	}
 	joiner struct {
-		sep  string
+		sep  Value
 		used bool
 	}
 	// selfRef is "self", whose attributes are the template's blocks.
@@ -313,6 +315,8 @@ func typeName(v Value) string {
 		return "str"
 	case Markup:
 		return "Markup"
+	case *mixed:
+		return typeName(v.plain())
 	case *List:
 		if v.tuple {
 			return "tuple"
@@ -355,25 +359,6 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// text is the text of a string or Markup.
-func text(v Value) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case Markup:
-		return string(v), true
-	}
-	return "", false
-}
-
-// likeText is s as a value of the type of like: Markup stays Markup.
-func likeText(like Value, s string) Value {
-	if _, ok := like.(Markup); ok {
-		return Markup(s)
-	}
-	return s
-}
-
 func (r *state) truth(v Value) bool {
 	switch v := v.(type) {
 	case nil, *Undefined:
@@ -390,6 +375,8 @@ func (r *state) truth(v Value) bool {
 		return v != ""
 	case Markup:
 		return v != ""
+	case *mixed:
+		return v.s != ""
 	case *List:
 		return len(v.items) > 0
 	case *Dict:
@@ -405,12 +392,10 @@ func (r *state) truth(v Value) bool {
 // length is len(v); ok is false for values without one.
 func (r *state) length(v Value) (n int, ok bool) {
 	switch v := v.(type) {
-	case string:
-		r.scan(len(v))
-		return runeCount(v), true
-	case Markup:
-		r.scan(len(v))
-		return runeCount(string(v)), true
+	case string, Markup, *mixed:
+		s, _ := r.text(v)
+		r.scan(len(s))
+		return runeCount(s), true
 	case *List:
 		return len(v.items), true
 	case *Dict:
@@ -478,16 +463,20 @@ func (r *state) tryIterate(v Value) (*iterator, bool) {
 		return count(v.d.Len(), func(i int) Value { return v.at(r, i) })
 	case *pyRange:
 		return count(v.len(), func(i int) Value { return v.start + i*v.step })
-	case string, Markup:
-		s, _ := text(v)
+	case string, Markup, *mixed:
+		s, _ := plainText(v)
+		_, fromOutside := v.(*mixed)
+		at := 0
 		return &iterator{gen: func() (Value, bool) {
-			if s == "" {
+			if at == len(s) {
 				return nil, false
 			}
-			n := runeLen(s)
-			c := s[:n]
-			s = s[n:]
-			return c, true
+			from := at
+			at += runeLen(s[at:])
+			if fromOutside {
+				return cutText(v, from, at), true
+			}
+			return s[from:at], true
 		}}, true
 	case *generator:
 		return v.iterator, true
@@ -553,8 +542,8 @@ func (r *state) equal(a, b Value) bool { return r.equalAt(a, b, 0) }
 func (r *state) equalAt(a, b Value, depth int) bool {
 	r.step(1)
 	r.nest(depth)
-	if s, ok := text(a); ok {
-		t, ok := text(b)
+	if s, ok := r.text(a); ok {
+		t, ok := r.text(b)
 		if ok && len(s) == len(t) {
 			r.scan(len(s))
 		}
@@ -635,8 +624,8 @@ func (r *state) compare(a, b Value, op string) int { return r.compareAt(a, b, op
 func (r *state) compareAt(a, b Value, op string, depth int) int {
 	r.step(1)
 	r.nest(depth)
-	if s, ok := text(a); ok {
-		if t, ok := text(b); ok {
+	if s, ok := r.text(a); ok {
+		if t, ok := r.text(b); ok {
 			r.scan(min(len(s), len(t)))
 			return strings.Compare(s, t)
 		}
@@ -669,9 +658,9 @@ func (r *state) compareAt(a, b Value, op string, depth int) int {
 // contains is "item in v".
 func (r *state) contains(v, item Value) bool {
 	switch v := v.(type) {
-	case string, Markup:
-		s, _ := text(v)
-		t, ok := text(item)
+	case string, Markup, *mixed:
+		s, _ := r.text(v)
+		t, ok := r.text(item)
 		if !ok {
 			r.typeError("'in <string>' requires string as left operand, not %s", typeName(item))
 		}
@@ -717,6 +706,9 @@ func normalize(v Value, size *int, depth int) Value {
 		*size += len(v)
 	case Markup:
 		*size += len(v)
+	case Untrusted:
+		*size += len(v)
+		return (&mixed{s: string(v)}).simple()
 	case int64:
 		return normBig(big.NewInt(v))
 	case *big.Int:
