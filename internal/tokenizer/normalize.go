@@ -41,7 +41,7 @@ func (t *Tokenizer) normalize(s *scratch, text string) string {
 func (n *normStep) apply(s *scratch, text string) string {
 	switch {
 	case n.form != nil:
-		return n.form.String(text) // as it is, if it is in the form
+		return normalForm(*n.form, text)
 	case n.lower:
 		return strings.ToLower(text)
 	case n.prepend != "":

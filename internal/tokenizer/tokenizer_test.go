@@ -16,8 +16,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"ck/internal/testkit"
 )
 
@@ -34,7 +32,7 @@ func sourceOf(vocab, form string) source {
 func normalized(t *Tokenizer, text string) string {
 	for _, n := range t.normal {
 		if n.form != nil {
-			text = norm.NFC.String(text)
+			text = normalForm(*n.form, text)
 		}
 	}
 	if t.escape {
