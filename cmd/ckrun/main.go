@@ -18,6 +18,7 @@ import (
 //go:generate sh -c "go run . --completion bash > ../../man/completions/ckrun.bash"
 //go:generate sh -c "go run . --completion zsh > ../../man/completions/_ckrun"
 //go:generate sh -c "go run . --completion fish > ../../man/completions/ckrun.fish"
+//go:generate sh -c "cat ../../man/*.1 | tr -d '\\134' | sed -n 's/^[.]B .*--//p' | grep -o '^[a-z][a-z0-9-]*' | LC_ALL=C sort -u > ../../internal/cli/flags.txt"
 
 func main() { newProgram().app.Main() }
 

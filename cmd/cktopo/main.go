@@ -19,6 +19,7 @@ import (
 //go:generate sh -c "go run . --completion bash > ../../man/completions/cktopo.bash"
 //go:generate sh -c "go run . --completion zsh > ../../man/completions/_cktopo"
 //go:generate sh -c "go run . --completion fish > ../../man/completions/cktopo.fish"
+//go:generate sh -c "cat ../../man/*.1 | tr -d '\\134' | sed -n 's/^[.]B .*--//p' | grep -o '^[a-z][a-z0-9-]*' | LC_ALL=C sort -u > ../../internal/cli/flags.txt"
 
 // heapBytes makes the garbage collector work harder beyond it: a tree that a stranger sent must not take more than 100 MB.
 const heapBytes = 80 << 20

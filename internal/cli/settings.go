@@ -56,6 +56,7 @@ func (a *App) settings(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	a.warnMisspelt(os.Environ())
 	for _, fs := range a.flagSets(cmd) {
 		var err error
 		fs.VisitAll(func(f *pflag.Flag) {

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -171,6 +174,25 @@ func TestManPage(t *testing.T) {
 				t.Errorf("%s is not what \"%s %s\" prints; run go generate ./cmd/%s", file, program, strings.Join(args, " "), program)
 			}
 		}
+	}
+}
+
+// The list by which misspelt variables are found has the flags of all programs.
+func TestFlagNames(t *testing.T) {
+	dir, root := buildPrograms(t), testkit.Root(t)
+	flags := map[string]bool{}
+	for _, program := range []string{"ckrun", "ckbench", "cktopo"} {
+		page, err := exec.Command(filepath.Join(dir, program), "--man").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\.B .*\\-\\-([a-z0-9\\-]+)`).FindAllStringSubmatch(string(page), -1) {
+			flags[strings.ReplaceAll(m[1], `\-`, "-")] = true
+		}
+	}
+	list, err := os.ReadFile(filepath.Join(root, "internal/cli/flags.txt"))
+	if want := strings.Join(slices.Sorted(maps.Keys(flags)), "\n") + "\n"; err != nil || string(list) != want {
+		t.Errorf("internal/cli/flags.txt is not what the man pages have; run go generate ./cmd/...: %v\n%s", err, want)
 	}
 }
 
