@@ -10,6 +10,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
 )
@@ -75,6 +76,8 @@ func classify(err error) int {
 		memory *numa.NoMemory
 	)
 	switch {
+	case errors.Is(err, isa.ErrMissing):
+		return cli.ExitResource // the word is right, the machine lacks it
 	case errors.As(err, &tier):
 		return cli.ExitUsage
 	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):

@@ -10,6 +10,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
 )
@@ -79,6 +80,8 @@ func classify(err error) int {
 		noFound = errors.Is(err, generate.ErrNoTemplate) || errors.Is(err, generate.ErrTemplateName)
 	)
 	switch {
+	case errors.Is(err, isa.ErrMissing):
+		return cli.ExitResource // the word is right, the machine lacks it
 	case errors.As(err, &tier), noFound:
 		return cli.ExitUsage
 	case errors.As(err, &full), errors.As(err, &memory):

@@ -300,7 +300,7 @@ func parseIDs(where, s string, vocab int, bad func(string, ...any) error) ([]int
 		case errors.Is(err, strconv.ErrSyntax):
 			return nil, bad("%s: %q is no token id; give whole numbers such as 1,2,3", where, abbreviate(w))
 		case err != nil || n < 0 || n >= int64(vocab):
-			return nil, cli.Input("%s: id %s at place %d is beyond the vocabulary, which has %d tokens", where, abbreviate(w), i+1, vocab)
+			return nil, cli.Input("%s: id %s at place %d is beyond the vocabulary, which has %d tokens; give ids below %d", where, abbreviate(w), i+1, vocab, vocab)
 		}
 		ids = append(ids, int32(n))
 	}

@@ -60,7 +60,11 @@ func (p *program) detokenize(cmd *cobra.Command, words []string) error {
 	if err != nil {
 		return err
 	}
-	ids, err := parseIDs("detokenize", text, m.Tok.VocabSize(), cli.Input)
+	bad := cli.Input
+	if len(words) > 0 {
+		bad = cli.Usage // the command line is wrong, not a file
+	}
+	ids, err := parseIDs("detokenize", text, m.Tok.VocabSize(), bad)
 	if err != nil {
 		return err
 	}

@@ -163,7 +163,7 @@ func (r *report) write(w io.Writer, plain bool, columns int) error {
 	if len(sections) > 0 {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s looked at, %s, %d serious\n", plural(r.LookedAt, "thing"), plural(len(r.Findings), "finding"), r.Matters)
+	b.WriteString(r.summary() + "\n")
 	for _, x := range []struct {
 		what string
 		ids  []string
@@ -174,6 +174,26 @@ func (r *report) write(w io.Writer, plain bool, columns int) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// summary is the count of what was looked at and found: the same on the page and in the report, but for what only check measures, which it
+// names apart.
+func (r *report) summary() string {
+	found := plural(len(r.Findings), "finding")
+	if n := r.byMeasuring(); n > 0 {
+		found += fmt.Sprintf(" (%d by measuring)", n)
+	}
+	return fmt.Sprintf("%s looked at, %s, %d serious", plural(r.LookedAt, "thing"), found, r.Matters)
+}
+
+// byMeasuring is how many findings rest on a measurement, which the page does not make.
+func (r *report) byMeasuring() (n int) {
+	for _, f := range r.Findings {
+		if slices.ContainsFunc(rules, func(x rule) bool { return x.id == f.ID && x.measures }) {
+			n++
+		}
+	}
+	return n
 }
 
 // plainSections are the findings as facts.
@@ -197,6 +217,7 @@ func (r *report) counts() section {
 	sec := section{name: "check"}
 	sec.add("looked at", fmt.Sprint(r.LookedAt))
 	sec.add("findings", fmt.Sprint(len(r.Findings)))
+	sec.add("by measuring", fmt.Sprint(r.byMeasuring()))
 	sec.add("serious", fmt.Sprint(r.Matters))
 	sec.add("unknown", strings.Join(r.Unknown, " "))
 	sec.add("unmeasured", strings.Join(r.Skipped, " "))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -166,5 +167,22 @@ func TestUnknown(t *testing.T) {
 	}
 	if r.Matters > 0 {
 		t.Errorf("findings %v", ids(r))
+	}
+}
+
+// The page counts what the report counts; what only the report measures is named apart.
+func TestOneCount(t *testing.T) {
+	s := healthy()
+	s.Affinity = s.Affinity[:1]
+	r := check(&subject{Survey: s})
+	page := pageOf(t, s, false)
+	if !strings.Contains(page, r.summary()) {
+		t.Errorf("the page lacks %q:\n%s", r.summary(), page)
+	}
+	measuring := slices.IndexFunc(rules, func(x rule) bool { return x.measures })
+	r.Findings = append(r.Findings, finding{ID: rules[measuring].id})
+	r.LookedAt++
+	if want := fmt.Sprintf("%d findings (1 by measuring)", len(r.Findings)); !strings.Contains(r.summary(), want) && !strings.Contains(r.summary(), "1 finding (1 by measuring)") {
+		t.Errorf("%q lacks %q", r.summary(), want)
 	}
 }

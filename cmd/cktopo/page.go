@@ -232,9 +232,9 @@ func (p page) missing() section {
 // findings says how many there are; the check command says which.
 func (p page) findings() section {
 	r := check(&subject{Survey: p.s})
-	text := "nothing found"
-	if n := len(r.Findings); n > 0 {
-		text = fmt.Sprintf("%d, of which %d serious; cktopo check lists them", n, r.Matters)
+	text := r.summary()
+	if len(r.Findings) > 0 {
+		text += "; cktopo check lists them"
 	}
 	return section{name: "check", facts: []fact{{name: "findings", value: text}}}
 }

@@ -46,7 +46,7 @@ func Build(src Source) (*graph.Graph, error) {
 	}
 	build, ok := architectures[name]
 	if !ok {
-		return nil, fmt.Errorf("general.architecture: %q is not supported; ck knows %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("general.architecture: %q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
 	}
 	h := &hparams{src: src, arch: name}
 	if n := h.size("expert_count", 0); n > 0 {

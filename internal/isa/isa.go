@@ -5,6 +5,7 @@
 package isa
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -106,6 +107,14 @@ var needs = [...]Features{
 // bestWithKernels is the highest tier for which ck has kernels.
 const bestWithKernels = VNNI
 
+// ErrMissing is in errors of tiers that need what this machine does not have.
+var ErrMissing = errors.New("is missing")
+
+// missing is an error of a tier that says what the machine lacks.
+type missing struct{ error }
+
+func (missing) Is(target error) bool { return target == ErrMissing }
+
 // Check says why tier t cannot be used on a machine with features f, or nil.
 func Check(t Tier, f Features) error {
 	if t < Go || int(t) >= len(needs) {
@@ -114,11 +123,11 @@ func Check(t Tier, f Features) error {
 	if t > Go && !built {
 		return fmt.Errorf("tier %v: this program was built without assembly, only tier go is in it", t)
 	}
-	if missing := needs[t] &^ f; missing != 0 {
-		return fmt.Errorf("tier %v: this CPU lacks %s", t, strings.Join(missing.Names(), ", "))
+	if lacks := needs[t] &^ f; lacks != 0 {
+		return missing{fmt.Errorf("tier %v: this CPU lacks %s", t, strings.Join(lacks.Names(), ", "))}
 	}
 	if t > bestWithKernels {
-		return fmt.Errorf("tier %v: there are no kernels for it yet, use %v", t, bestWithKernels)
+		return fmt.Errorf("tier %v: there are no kernels for it yet; use %v", t, bestWithKernels)
 	}
 	return nil
 }

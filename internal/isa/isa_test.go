@@ -90,7 +90,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 		{VNNI, needVNNI, ""},
 		{VNNI, needAVX512 | FeatAVXVNNI, "tier vnni: this CPU lacks avx512_vnni"},
 		{AMX, ^Features(0) &^ FeatAMXState, "tier amx: this CPU lacks amx tile state in the kernel (Linux 5.16)"},
-		{AMX, ^Features(0), "tier amx: there are no kernels for it yet, use vnni"},
+		{AMX, ^Features(0), "tier amx: there are no kernels for it yet; use vnni"},
 		{Tier(-1), 0, "tier(-1) is no instruction set tier"},
 		{Tier(77), 0, "tier(77) is no instruction set tier"},
 	} {

@@ -307,3 +307,27 @@ func TestNoAttributeIsPassedOver(t *testing.T) {
 		t.Errorf("%s is left out (%s), but is nowhere", name, reason)
 	}
 }
+
+// Firmware that fills HMAT's class 1 alone, that of CPUs, tells kinds of memory as well as one that fills class 0.
+func TestKindFromEitherClass(t *testing.T) {
+	for _, class := range []string{"access0", "access1"} {
+		files := map[string]string{
+			"sys/devices/system/node/node0/meminfo": "Node 0 MemTotal: 1024 kB", "sys/devices/system/node/node2/meminfo": "Node 2 MemTotal: 2048 kB",
+			"sys/devices/system/node/node2/cpulist": "", "sys/devices/system/node/online": "0-2",
+		}
+		for node, bandwidth := range map[string]string{"node0": "100000", "node2": "400000"} {
+			dir := "sys/devices/system/node/" + node + "/"
+			for _, empty := range []string{"access0", "access1"} { // both are there, one says nothing
+				files[dir+empty+"/initiators/read_bandwidth"] = "0"
+			}
+			files[dir+class+"/initiators/read_bandwidth"], files[dir+class+"/initiators/read_latency"] = bandwidth, "120"
+		}
+		s, err := Inspect(linkedTree(with(box(), files)), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := s.Memory[len(s.Memory)-1]; s.Nodes[len(s.Nodes)-1].ID != 2 || m.Kind != HBM {
+			t.Errorf("%s: node %d is %q (%s), want %s", class, s.Nodes[len(s.Nodes)-1].ID, m.Kind, m.Why, HBM)
+		}
+	}
+}

@@ -198,16 +198,27 @@ func (s *Survey) packageMemory(id int) int64 {
 	return sum
 }
 
+// told is what HMAT says of a node's rates: class 0, from the nearest initiator of any kind, or where it has none class 1, from the nearest
+// CPUs. Firmware may fill either. nil if neither has a rate.
+func (m *NodeMemory) told() *Access {
+	for _, a := range m.Access {
+		if a != nil && a.ReadBandwidth > 0 {
+			return a
+		}
+	}
+	return nil
+}
+
 // kindByHMAT compares a node without CPUs with the memory beside CPUs: HBM has a multiple of its bandwidth, CXL and persistent memory
 // are slower, and persistent memory is written at a fraction of the rate at which it is read.
 func (s *Survey) kindByHMAT(i int) (MemoryKind, string) {
-	a := s.Memory[i].Access[0]
-	if a == nil || a.ReadBandwidth == 0 {
+	a := s.Memory[i].told()
+	if a == nil {
 		return None, ""
 	}
 	var dram *Access
 	for j, n := range s.Nodes {
-		if b := s.Memory[j].Access[0]; len(n.CPUs) > 0 && n.MemTotal > 0 && b != nil && b.ReadBandwidth > 0 && (dram == nil || b.ReadBandwidth > dram.ReadBandwidth) {
+		if b := s.Memory[j].told(); len(n.CPUs) > 0 && n.MemTotal > 0 && b != nil && (dram == nil || b.ReadBandwidth > dram.ReadBandwidth) {
 			dram = b
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"ck/internal/isa"
 	"ck/internal/testkit"
 )
 
@@ -89,8 +90,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "data" {
+			switch cond {
+			case "data":
 				return hasData, nil
+			case "amx":
+				return isa.Detect()&isa.FeatAMXState != 0 && isa.Detect()&isa.FeatAMXTile != 0, nil
 			}
 			return false, errors.New("unknown condition")
 		},
