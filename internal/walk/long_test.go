@@ -186,7 +186,7 @@ func (r *runner) long(t testing.TB, pieces []int, picks []int32) (out [][]float3
 		}
 		reserve(seq, at+n)
 		reserve(beside, at+n)
-		if err := w.Run(r.team, b); err != nil {
+		if err := w.Run(r.team, b, nil); err != nil {
 			t.Fatal(err)
 		}
 		for i := range b.Pick {
