@@ -42,8 +42,13 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 	line("seed", "%d", res.Seed)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	line("memory", "panels %s, KV cache %s, Go heap %s, resident %s", mib(e.PackedBytes()), mib(e.CacheUsedBytes()), mib(int64(mem.HeapSys)),
-		mib(residentBytes()))
+	bounded := e.PackedBytes() + e.CacheUsedBytes() + e.BufferBytes()
+	bound := ""
+	if l := e.MemLimit(); l > 0 {
+		bound = " of --mem-limit " + mib(l)
+	}
+	line("memory", "panels %s, KV cache %s, buffers %s: %s%s", mib(e.PackedBytes()), mib(e.CacheUsedBytes()), mib(e.BufferBytes()), mib(bounded), bound)
+	line("beside", "file %s mapped, Go heap %s; resident in all %s", mib(e.FileBytes()), mib(int64(mem.HeapSys)), mib(residentBytes()))
 	if f, err := os.Open("/proc/self/numa_maps"); err == nil {
 		line("nodes", "%s", nodePages(f))
 		f.Close()

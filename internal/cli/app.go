@@ -97,7 +97,7 @@ func (a *App) commonFlags() {
 	g.Int(&c.Threads, "threads", "t", 0, 1, 4096, "N", "workers; default: what the machine and its limits grant")
 	g.Enum(&c.CPU, "cpu", "", "", "TIER", []string{"go", "avx2", "avxvnni", "avx512", "vnni", "amx"}, "instruction set tier; default: the best one")
 	g.Enum(&c.NUMA, "numa", "", "auto", "MODE", []string{"auto", "off"}, "memory placement; so far both modes leave it to the system")
-	g.Size(&c.MemLimit, "mem-limit", "", 0, "SIZE", "bytes that weights and cache may take (4G, 512MiB); default: what the machine has")
+	g.Size(&c.MemLimit, "mem-limit", "", 0, "SIZE", "bytes that packed weights, KV cache and buffers may take (4G, 512MiB), beside the mapped file; default: what the machine has")
 	g.Bool(&c.Quiet, "quiet", "q", "no warnings, no progress")
 	g.Bool(&c.Verbose, "verbose", "v", "say what was decided: threads, tier, memory")
 	g.Bool(&c.JSON, "json", "", "one JSON document on stdout")

@@ -25,6 +25,9 @@ type memory struct {
 	cache  int64 // set aside for the cache before panels get the rest
 	limit  int64 // of panels and cache together; 0: nothing tells
 	why    string
+
+	// With Options.MemLimit: what of it is set aside for buffers of walks.
+	buffers int64
 }
 
 // A MemoryError says that the memory budget does not hold what must be there.
@@ -114,14 +117,7 @@ func (e *Engine) budget(matrix []bool) error {
 	if err != nil {
 		return err
 	}
-	positions := int64(cachePositions)
-	if e.Graph.Context > 0 {
-		positions = min(positions, int64(e.Graph.Context))
-	}
-	if e.opt.Context > 0 {
-		positions = int64(e.opt.Context)
-	}
-	m.cache = (positions + kv.Block - 1) / kv.Block * kv.Block * position
+	m.cache = (int64(e.positions()) + kv.Block - 1) / kv.Block * kv.Block * position
 	must := kv.Block * position
 	if e.opt.Context > 0 {
 		must = m.cache
@@ -139,8 +135,8 @@ func (e *Engine) budget(matrix []bool) error {
 	if err := e.fromUlimits(matrix, must); err != nil {
 		return err
 	}
-	if l := e.opt.MemLimit; l > 0 && (m.limit == 0 || l <= m.limit) {
-		m.limit, m.why = l, "--mem-limit"
+	if err := e.fromFlag(matrix, must); err != nil {
+		return err
 	}
 	if m.limit == 0 {
 		return nil
@@ -231,6 +227,56 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 		}
 	}
 	return nil
+}
+
+// fromFlag lowers the limit to what the user grants, less the buffers of walks.
+func (e *Engine) fromFlag(matrix []bool, must int64) error {
+	l := e.opt.MemLimit
+	if l <= 0 {
+		return nil
+	}
+	e.picks = int(min(int64(e.picks), max(picksMin, l/16/(4*int64(e.Graph.Vocab)))))
+	parts, err := e.partsBytes(matrix)
+	if err != nil {
+		return err
+	}
+	arena, err := e.buffers(matrix, e.picks, func(arena int64) bool { return arena+parts > min(l/4, l-must) })
+	if err != nil {
+		return err
+	}
+	e.mem.buffers = arena + parts
+	if l < e.mem.buffers+must {
+		return &MemoryError{fmt.Sprintf("--mem-limit %s: buffers of walks take %s, the KV cache at least %s; raise it to %s, use a shorter context or --kv q8_0", mib(l),
+			mib(e.mem.buffers), mib(must), mib(e.mem.buffers+must))}
+	}
+	if n := l - e.mem.buffers; e.mem.limit == 0 || n <= e.mem.limit {
+		e.mem.limit, e.mem.why = n, fmt.Sprintf("--mem-limit %s, %s of it for buffers", mib(l), mib(e.mem.buffers))
+	}
+	return nil
+}
+
+// partsBytes is what partial results of attention take in the longest context that the cache is sized for; see walk.Walker.
+func (e *Engine) partsBytes(matrix []bool) (int64, error) {
+	layers, err := e.layers()
+	if err != nil {
+		return 0, err
+	}
+	p, err := e.plan(plan.Few, picksMin, e.tableFormat(matrix))
+	if err != nil {
+		return 0, err
+	}
+	return walk.PartsBytes(p, layers, e.positions()), nil
+}
+
+// positions is how many positions the cache is sized for.
+func (e *Engine) positions() int {
+	switch {
+	case e.opt.Context > 0:
+		return e.opt.Context
+	case e.Graph.Context > 0:
+		return min(cachePositions, e.Graph.Context)
+	}
+	return cachePositions
 }
 
 // tableFormat is the form of matrices before they have slots.

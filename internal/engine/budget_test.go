@@ -101,9 +101,10 @@ func TestPanelsThatFit(t *testing.T) {
 	if !full.Packed() || full.PackedBytes() < panels*9/10 {
 		t.Fatalf("without a limit %d of %d bytes are packed", full.PackedBytes(), panels)
 	}
+	buffers := open(t, m, Options{Threads: 2, MemLimit: 2 << 20, Context: 600, UBatch: 2 * picksMin}).mem.buffers
 	for _, part := range []int64{0, 3, 6, 9} { // tenths
-		limit := panels*part/10 + 650<<10
-		e := open(t, m, Options{Threads: 2, MemLimit: limit, Context: 600})
+		limit := panels*part/10 + 650<<10 + buffers
+		e := open(t, m, Options{Threads: 2, MemLimit: limit, Context: 600, UBatch: 2 * picksMin})
 		if got := logits(t, e); !slices.Equal(got, want) {
 			t.Errorf("%d tenths of the panels: other bits", part)
 		}
@@ -127,12 +128,46 @@ func TestCacheThatFits(t *testing.T) {
 	}
 	_, err = Open(m, Options{Threads: 1, MemLimit: 4 << 20, Context: 8000})
 	var me *MemoryError
-	if !errors.As(err, &me) || !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "-c 8000: the KV cache needs 7.8 MiB, the memory budget is 4.0 MiB (--mem-limit)") {
+	if !errors.As(err, &me) || !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "--mem-limit 4.0 MiB: buffers of walks take 0.6 MiB, the KV cache at least 7.8 MiB; raise it to 8.4 MiB, use ") {
 		t.Errorf("8 MiB of cache in a limit of 4: %v", err)
 	}
 	if _, err = Open(m, Options{Threads: 1, MemLimit: 1000}); !errors.As(err, &me) {
 		t.Errorf("a limit below one block of the cache: %v", err)
 	}
+}
+
+// --mem-limit bounds panels, cache and buffers together, whatever is asked for; the bits stay.
+func TestLimitBoundsAll(t *testing.T) {
+	m := small(t)
+	want := logits(t, open(t, m, Options{Threads: 2}))
+	for _, limit := range []int64{1 << 20, 2 << 20, 4 << 20, 8 << 20} {
+		e := open(t, m, Options{Threads: 2, MemLimit: limit})
+		if !slices.Equal(logits(t, e), want) {
+			t.Errorf("limit of %s: other bits", mib(limit))
+		}
+		seq := e.NewSeq() // until the cache is full
+		for err := error(nil); err == nil && e.Len(seq) < 10_000; {
+			err = e.Forward(context.Background(), seq, make([]int32, 512), Last, func(int, []float32) error { return nil })
+		}
+		for _, c := range []plan.Class{plan.One, plan.Few, plan.Many} {
+			p, err := e.plan(c, e.picks, e.tableFormat(matrices(e)))
+			if err != nil || int64(p.Arena) > e.BufferBytes() {
+				t.Errorf("limit of %s: class %v has buffers of %d bytes, accounted for are %d; %v", mib(limit), c, p.Arena, e.BufferBytes(), err)
+			}
+		}
+		if n := e.PackedBytes() + e.CacheUsedBytes() + e.BufferBytes(); n > limit || n < limit/2 && limit <= 4<<20 {
+			t.Errorf("limit of %s: %s panels, %s cache, %s buffers", mib(limit), mib(e.PackedBytes()), mib(e.CacheUsedBytes()), mib(e.BufferBytes()))
+		}
+	}
+}
+
+// matrices are the weights that have slots.
+func matrices(e *Engine) []bool {
+	m := make([]bool, len(e.weights.Slots))
+	for i, s := range e.weights.Slots {
+		m[i] = s != nil
+	}
+	return m
 }
 
 // In a small cgroup prompts go in smaller walks and logits in fewer rows, the account keeps to the limit, and the bits stay.

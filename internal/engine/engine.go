@@ -36,7 +36,7 @@ type Options struct {
 	KV           quant.Type
 	KVSet        bool  // KV was chosen; else F16
 	NoPack       bool  // no panels: weights are packed into scratch at every use
-	MemLimit     int64 // bytes that panels and cache may take; 0: what the machine has
+	MemLimit     int64 // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
 	Context      int   // positions that the cache must have room for; 0: what is left
 	Without      Ablation
 }

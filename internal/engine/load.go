@@ -78,6 +78,20 @@ func (e *Engine) PackedBytes() int64 {
 	return int64(n)
 }
 
+// BufferBytes is the memory of the walks' buffers. FileBytes is the size of the mapped file, of which the system keeps in memory what it
+// has room for. MemLimit is what is bounded, with Options.MemLimit, 0 without: panels, cache and buffers.
+func (e *Engine) BufferBytes() int64 {
+	if e.mem.buffers > 0 {
+		return e.mem.buffers
+	}
+	if e.arena == nil {
+		return 0
+	}
+	return int64(len(e.arena.Bytes()))
+}
+func (e *Engine) FileBytes() int64 { return e.mem.file }
+func (e *Engine) MemLimit() int64  { return e.opt.MemLimit }
+
 // Packing reports whether panels that have room are still to be packed: walks are slower until then.
 func (e *Engine) Packing() bool {
 	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })

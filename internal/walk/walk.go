@@ -471,6 +471,18 @@ func (x *Walker) sizeParts() {
 	}
 }
 
+// PartsBytes is the memory for partial results of attention that a walk of p with all its rows takes at most, at so many positions.
+func PartsBytes(p *plan.Plan, layers []kv.Layer, positions int) int64 {
+	need := 0
+	for i := range p.Items {
+		if it := &p.Items[i]; it.Do == plan.AttendChunks {
+			n := p.MaxRows * ((positions + chunkKeys - 1) / chunkKeys) * it.Op.(graph.Attend).Heads * layers[it.Cache].Format.PartLen()
+			need = max(need, n+n/4)
+		}
+	}
+	return 4 * int64(need)
+}
+
 // part is where the result of (head h, chunk number n of all rows) lies.
 func (x *Walker) part(it *plan.Item, h, n int) []float32 {
 	c := x.Plan.G.Caches[it.Cache]
