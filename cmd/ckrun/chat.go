@@ -83,7 +83,7 @@ func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
 // options are those of the next answer. Each turn has a random sequence of its own.
 func (c *talk) options() generate.Options {
 	o := &c.p.o
-	opt := generate.Options{MaxNew: o.predict, LeaveRoom: !c.flags.Changed("predict"), Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample, Chunk: o.ubatch}
+	opt := generate.Options{MaxNew: o.predict, LeaveRoom: !c.flags.Changed("predict"), Context: c.context, Stop: o.stop, IgnoreEOG: o.ignoreEOS, Sample: o.sample}
 	opt.Sample.Stream = c.turn
 	c.turn++
 	return opt
@@ -92,9 +92,7 @@ func (c *talk) options() generate.Options {
 // answer generates the answer to what was said so far and to text, a turn of the user, unless it is empty. emit shows it.
 func (c *talk) answer(ctx context.Context, text string, emit func(generate.Event) error) (generate.Result, error) {
 	opt := c.options()
-	var progressEnd func()
-	opt.Progress, progressEnd = c.p.promptProgress()
-	defer progressEnd()
+	opt.Progress = c.p.promptProgress
 	var res generate.Result
 	var err error
 	if text != "" {

@@ -115,7 +115,7 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return err
 	}
 	opt := generate.Options{Prompt: r.ids, MaxNew: o.predict, Context: limit, Stop: o.stop, IgnoreEOG: o.ignoreEOS,
-		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids), Chunk: o.ubatch}
+		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids)}
 	var logits *cli.File
 	if o.logits != "" {
 		var err error
@@ -132,14 +132,12 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 	closeEngine := sync.OnceFunc(e.Close)
 	defer closeEngine()
 	opt.Seq = e.NewSeq()
-	var progressEnd func()
-	opt.Progress, progressEnd = p.promptProgress()
+	opt.Progress = p.promptProgress
 	out := p.newOutput(m, e, r, limit, load)
 	if err := out.begin(); err != nil {
 		return cli.OutError(err)
 	}
 	res, err := m.Generate(ctx, e, opt, out.event)
-	progressEnd()
 	if err != nil {
 		out.broken()
 		return err
@@ -176,18 +174,9 @@ func (p *program) warnFull(res generate.Result, limit int) {
 	}
 }
 
-// promptProgress shows how far the evaluation of a long prompt is.
-func (p *program) promptProgress() (at func(done, total int), end func()) {
-	var bar *cli.Progress
-	at = func(done, total int) {
-		if bar == nil {
-			bar = p.app.NewProgress("prompt", "tokens", int64(total))
-		}
-		if bar.At(int64(done)); done == total {
-			bar.Done()
-		}
-	}
-	return at, func() { bar.Done() }
+// promptProgress shows how far the evaluation of a prompt is.
+func (p *program) promptProgress(rows int) generate.Meter {
+	return p.app.NewProgress("prompt", "tokens", int64(rows))
 }
 
 // writeFloats writes numbers as float32, little endian.

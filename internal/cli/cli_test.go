@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -646,17 +648,78 @@ func TestRoffText(t *testing.T) {
 	}
 }
 
+// A pipe gets a line every ten seconds, whatever the work tells how often.
 func TestProgressLines(t *testing.T) {
-	ta := newTestApp(t)
-	p := ta.NewProgress("reading", "tokens", 100)
-	p.At(10)
-	p.next = p.start
-	p.start = p.start.Add(-time.Second)
-	p.At(50)
-	p.At(60)
-	p.Done()
-	b, err := os.ReadFile(ta.Err.Name())
-	if err != nil || string(b) != "ckx: reading: 50 of 100 tokens, 50 tokens/s, 1s left\n" {
-		t.Errorf("%v, %q", err, b)
+	var out bytes.Buffer
+	start := time.Now()
+	p := newProgress(&out, "ckx", "reading", "tokens", 1000, true, start)
+	for s := range 31 {
+		p.At(int64(10 * s))
+		p.show(start.Add(time.Duration(s) * time.Second))
+		p.show(start.Add(time.Duration(s)*time.Second + progressEach))
 	}
+	p.Done()
+	const want = "ckx: reading: 100 of 1000 tokens, 10 tokens/s, 1m30s left\nckx: reading: 200 of 1000 tokens, 10 tokens/s, 1m20s left\n" +
+		"ckx: reading: 300 of 1000 tokens, 10 tokens/s, 1m10s left\n"
+	if out.String() != want {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// A terminal's bar is there with the work's first moment, and its rate is that of the work from its beginning; it moves while the work says
+// nothing new, fits into 80 columns and leaves nothing behind.
+func TestProgressBar(t *testing.T) {
+	if progressEach > time.Second/2 {
+		t.Errorf("the bar moves every %v", progressEach)
+	}
+	var out bytes.Buffer
+	start := time.Now()
+	p := newProgress(&out, "ckx", "prompt", "tokens", 131072, false, start)
+	seen := ""
+	for i, c := range []struct {
+		done float64
+		text string
+	}{
+		{0, "prompt: 0 of 131072 tokens"},
+		{123.5, "prompt: 123 of 131072 tokens, 247 tokens/s, 8m50s left"},
+		{123.5, "prompt: 123 of 131072 tokens, 165 tokens/s, 13m15s left"},
+		{98304, "prompt: 98304 of 131072 tokens, 98304 tokens/s, 0s left"},
+		{131072, "prompt: 131072 of 131072 tokens, 104858 tokens/s, 0s left"},
+	} {
+		p.Reach(c.done)
+		out.Reset()
+		p.show(start.Add(time.Duration(i+1) * progressEach))
+		got := out.String()
+		if !strings.Contains(got, c.text) || got == seen {
+			t.Errorf("after %v: %q, expected %q", time.Duration(i+1)*progressEach, got, c.text)
+		}
+		for _, line := range strings.Split(got, "\r") {
+			if n := utf8.RuneCountInString(line); n > 79 {
+				t.Errorf("%d columns: %q", n, line)
+			}
+		}
+		seen = got
+	}
+	out.Reset()
+	p.Done()
+	p.Done()
+	if got := out.String(); strings.Trim(got, "\r ") != "" || !strings.HasSuffix(got, "\r") {
+		t.Errorf("the end leaves %q", got)
+	}
+}
+
+// The clock runs by itself and ends with Done.
+func TestProgressClock(t *testing.T) {
+	ta := newTestApp(t)
+	for _, quiet := range []bool{false, true} {
+		ta.Common.Quiet = quiet
+		p := ta.NewProgress("reading", "tokens", 100)
+		if (p.stop == nil) != quiet {
+			t.Errorf("quiet %v: the clock", quiet)
+		}
+		p.At(10)
+		p.Done()
+	}
+	(*Progress)(nil).At(1)
+	(*Progress)(nil).Done()
 }

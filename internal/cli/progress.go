@@ -2,73 +2,123 @@ package cli
 
 import (
 	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 )
 
-// Progress shows how far long work is: a bar where stderr is a terminal, else one line every ten seconds. It shows nothing in its first
-// second, nor with -q.
+// Progress shows how far long work is: a bar with rate and time left where stderr is a terminal, else one line every ten seconds. It shows
+// nothing with -q. What moves it is a clock of its own: work tells how far it is as often as it likes, at the cost of a store.
 type Progress struct {
-	app   *App
-	what  string
-	unit  string
-	total int64
-	bar   *progressbar.ProgressBar
-	start time.Time
-	next  time.Time
-	quiet bool
+	what, unit string
+	name       string // of the program
+	total      int64
+	start      time.Time
+	done       atomic.Uint64 // bits of a float64
+
+	w     io.Writer
 	lines bool
+	bar   *progressbar.ProgressBar
+	next  time.Time // of the next line
+
+	stop  func()
+	ended sync.WaitGroup
 }
 
 const (
-	progressBarAfter = time.Second
+	progressEach     = 250 * time.Millisecond // of the bar; work that is done before never shows one
 	progressLineEach = 10 * time.Second
+	progressWidth    = 12 // of the bar: with its text it stays below 80 columns
 )
 
-// NewProgress starts the progress of total units of work.
+// NewProgress starts the progress of total units of work. Done must be called.
 func (a *App) NewProgress(what, unit string, total int64) *Progress {
-	now := time.Now()
-	p := &Progress{app: a, what: Escape(what), unit: unit, total: total, start: now, quiet: a.Common.Quiet, lines: !Color(a.Err)}
-	p.next = now.Add(progressBarAfter)
-	if p.lines {
-		p.next = now.Add(progressLineEach)
+	p := newProgress(a.Err, a.Name, Escape(what), unit, total, !Color(a.Err), time.Now())
+	if a.Common.Quiet {
+		return p
 	}
+	tick, end := time.NewTicker(progressEach), make(chan struct{})
+	p.stop = sync.OnceFunc(func() { tick.Stop(); close(end) })
+	p.ended.Add(1)
+	go func() {
+		defer p.ended.Done()
+		for {
+			select {
+			case <-end:
+				return
+			case now := <-tick.C:
+				p.show(now)
+			}
+		}
+	}()
 	return p
 }
 
-// At says how much is done.
-func (p *Progress) At(done int64) {
-	if p == nil || p.quiet {
-		return
-	}
-	now := time.Now()
-	if p.bar != nil {
-		p.bar.Set64(done)
-		return
-	}
-	if now.Before(p.next) {
-		return
-	}
-	if !p.lines {
-		p.bar = progressbar.NewOptions64(p.total, progressbar.OptionSetWriter(p.app.Err), progressbar.OptionSetDescription(p.what),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(p.unit),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(24))
-		p.bar.Set64(done)
-		return
-	}
-	p.next = now.Add(progressLineEach)
-	line := fmt.Sprintf("%s: %d of %d %s", p.what, done, p.total, p.unit)
-	if rate := float64(done) / now.Sub(p.start).Seconds(); done > 0 {
-		left := time.Duration(float64(p.total-done) / rate * float64(time.Second))
-		line += fmt.Sprintf(", %.3g %s/s, %s left", rate, p.unit, left.Round(time.Second))
-	}
-	fmt.Fprintf(p.app.Err, "%s: %s\n", p.app.Name, line)
+func newProgress(w io.Writer, name, what, unit string, total int64, lines bool, start time.Time) *Progress {
+	return &Progress{w: w, name: name, what: what, unit: unit, total: total, lines: lines, start: start, next: start.Add(progressLineEach)}
 }
 
-// Done removes the bar.
+// At says how much is done.
+func (p *Progress) At(done int64) { p.Reach(float64(done)) }
+
+// Reach is At for work that knows parts of a unit. Any goroutine may call it; it costs a store.
+func (p *Progress) Reach(done float64) {
+	if p != nil {
+		p.done.Store(math.Float64bits(done))
+	}
+}
+
+// show draws the bar, or writes a line where it is time for one.
+func (p *Progress) show(now time.Time) {
+	done := math.Float64frombits(p.done.Load())
+	if p.lines {
+		if !now.Before(p.next) {
+			p.next = now.Add(progressLineEach)
+			fmt.Fprintf(p.w, "%s: %s\n", p.name, p.text(done, now))
+		}
+		return
+	}
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions64(p.total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(progressWidth))
+	}
+	p.bar.Describe(p.text(done, now))
+	p.bar.Set64(min(int64(done), p.total-1)) // the last unit would end the bar: Done does
+}
+
+// text is what is done, how fast, and how long the rest takes.
+func (p *Progress) text(done float64, now time.Time) string {
+	text := fmt.Sprintf("%s: %d of %d %s", p.what, int64(done), p.total, p.unit)
+	if s := now.Sub(p.start).Seconds(); done > 0 && s > 0 {
+		rate := done / s
+		left := time.Duration(max(float64(p.total)-done, 0) / rate * float64(time.Second))
+		text += fmt.Sprintf(", %s %s/s, %s left", rateText(rate), p.unit, left.Round(time.Second))
+	}
+	return text
+}
+
+// rateText has three digits, and no exponent below a million.
+func rateText(x float64) string {
+	if x >= 100 && x < 1e6 {
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// Done ends the progress and removes the bar. A second call does nothing.
 func (p *Progress) Done() {
-	if p != nil && p.bar != nil {
+	if p == nil {
+		return
+	}
+	if p.stop != nil {
+		p.stop()
+	}
+	p.ended.Wait()
+	if p.bar != nil {
 		p.bar.Finish()
 		p.bar = nil
 	}

@@ -69,6 +69,8 @@ type Engine struct {
 	batch   walk.Batch
 	hook    walk.Hook
 	watched watched
+	follow  func(rows float64) // see Watch
+	walked  int                // rows of the present Forward that lie behind the present walk
 }
 
 // watched is the context that the present walk listens to, and the flag that its end raises. The flag of the last context is kept: a
@@ -262,7 +264,7 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 		}
 	}
 	w := walk.New(p, e.tbl, e.weights, e.cache, e.arena.Bytes())
-	w.Hook = e.hook
+	w.Hook = e.hookOf(w)
 	e.walkers[c] = w
 	return w, nil
 }
@@ -270,8 +272,35 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 // SetHook lets h look on at all walks from now on, for profiles; nil ends that.
 func (e *Engine) SetHook(h walk.Hook) {
 	e.hook = h
+	e.setHooks()
+}
+
+// Watch tells f from now on how many rows of the present Forward are done, parts of a row among them: between the items of its walks, on
+// the goroutine of a worker, so f must be quick and must not walk. nil ends that.
+func (e *Engine) Watch(f func(rows float64)) {
+	e.follow = f
+	e.setHooks()
+}
+
+func (e *Engine) setHooks() {
 	for _, w := range e.walkers {
-		w.Hook = h
+		w.Hook = e.hookOf(w)
+	}
+}
+
+// hookOf is what looks on at the walks of w.
+func (e *Engine) hookOf(w *walk.Walker) walk.Hook {
+	hook, follow := e.hook, e.follow
+	if follow == nil {
+		return hook
+	}
+	return func(worker, i int) {
+		if hook != nil {
+			hook(worker, i)
+		}
+		if worker == 0 {
+			follow(float64(e.walked) + w.Done(i)*float64(len(e.batch.IDs)))
+		}
 	}
 }
 
@@ -341,6 +370,7 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 				b.Pick = append(b.Pick, int32(i))
 			}
 		}
+		e.walked = done
 		w, err := e.Walk(ctx, b)
 		if err != nil {
 			return err

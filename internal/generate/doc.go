@@ -18,6 +18,11 @@ type Engine interface {
 	Drop(seq int)
 }
 
+// watcher is an engine that tells how many rows of the present Forward are done.
+type watcher interface {
+	Watch(func(rows float64))
+}
+
 // holder is an engine that can keep the calling goroutine on one thread between walks.
 type holder interface {
 	Hold() (release func())

@@ -45,9 +45,14 @@ type Options struct {
 	// The slice is only valid during the call.
 	Logits func(row int, logits []float32) error
 
-	// Progress is told how many of the prompt's rows are evaluated, from 0 on, after each Chunk rows; nil: nobody is told.
-	Progress func(done, total int)
-	Chunk    int
+	// Progress begins to show how far the evaluation of so many rows of the prompt is; nil: nobody is told.
+	Progress func(rows int) Meter
+}
+
+// Meter shows how far work is.
+type Meter interface {
+	Reach(done float64) // rows, parts of one among them; called often, on any goroutine
+	Done()              // the work has ended, well or not
 }
 
 // Event is a step of a generation: a token, or (ID -1) the rest of the text that was held back.
@@ -239,27 +244,17 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 	return next, nil
 }
 
-// forward evaluates rows, in pieces where somebody wants to know how far it is.
+// forward evaluates rows and says how far it is, if somebody wants to know.
 func (g *generation) forward(ctx context.Context, rows []int32, want engine.Want, each func(int, []float32) error) error {
-	o := &g.o
-	if o.Progress == nil {
-		return g.e.Forward(ctx, o.Seq, rows, want, each)
-	}
-	o.Progress(0, len(rows))
-	for done := 0; done < len(rows); {
-		n := min(max(o.Chunk, 1), len(rows)-done)
-		now := want
-		if want == engine.Last && done+n < len(rows) {
-			now = engine.None
+	if g.o.Progress != nil {
+		meter := g.o.Progress(len(rows))
+		defer meter.Done()
+		if w, ok := g.e.(watcher); ok {
+			w.Watch(meter.Reach)
+			defer w.Watch(nil)
 		}
-		err := g.e.Forward(ctx, o.Seq, rows[done:done+n], now, func(i int, logits []float32) error { return each(done+i, logits) })
-		if err != nil {
-			return err
-		}
-		done += n
-		o.Progress(done, len(rows))
 	}
-	return nil
+	return g.e.Forward(ctx, g.o.Seq, rows, want, each)
 }
 
 // draw samples from logits.

@@ -356,42 +356,52 @@ func FuzzHoldback(f *testing.F) {
 	})
 }
 
-// A prompt that is evaluated in pieces gives the same text and logits, and Progress hears of each piece.
+// meter keeps what it was told.
+type meter struct {
+	rows int
+	seen []float64
+	done int
+}
+
+func (m *meter) Reach(done float64) { m.seen = append(m.seen, done) }
+func (m *meter) Done()              { m.done++ }
+
+// Progress hears of a prompt from its beginning, many times within a walk, and the text does not change. It hears nothing of the
+// generation after it.
 func TestProgress(t *testing.T) {
 	m, e := openEngine(t, "", 1)
 	prompt := m.EncodePrompt("Once upon a time there was a little girl", Encoding{})
-	run := func(o Options) (Result, []float32) {
-		var logits []float32
+	run := func(o Options) Result {
 		o.Prompt, o.Seq, o.MaxNew = prompt, e.NewSeq(), 8
-		if o.Logits != nil {
-			o.Logits = func(_ int, row []float32) error { logits = append(logits, row...); return nil }
-		}
 		res, err := m.Generate(context.Background(), e, o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return res, logits
+		return res
 	}
-	all := func(int, []float32) error { return nil }
-	want, wantLogits := run(Options{Logits: all})
-	for _, chunk := range []int{0, 5, len(prompt), 100} {
-		var seen []int
-		progress := func(done, total int) {
-			if total != len(prompt) {
-				t.Errorf("total %d of %d", total, len(prompt))
-			}
-			seen = append(seen, done)
-		}
-		for _, l := range []func(int, []float32) error{nil, all} {
-			seen = nil
-			got, logits := run(Options{Progress: progress, Chunk: chunk, Logits: l})
-			if got.Text != want.Text || l != nil && !slices.Equal(logits, wantLogits) {
-				t.Errorf("chunk %d: %q, want %q", chunk, got.Text, want.Text)
-			}
-			if step := min(max(chunk, 1), len(prompt)); seen[0] != 0 || seen[1] != step || seen[len(seen)-1] != len(prompt) {
-				t.Errorf("chunk %d: progress %v", chunk, seen)
-			}
-		}
+	want := run(Options{})
+	var seen meter
+	got := run(Options{Progress: func(rows int) Meter { seen.rows = rows; return &seen }})
+	n := len(prompt)
+	if got.Text != want.Text || seen.rows != n || seen.done != 1 {
+		t.Errorf("%q, want %q; %d rows of %d, ended %d times", got.Text, want.Text, seen.rows, n, seen.done)
+	}
+	distinct := slices.Compact(slices.Clone(seen.seen))
+	if len(distinct) < 10 || !slices.IsSorted(seen.seen) || seen.seen[0] != 0 || seen.seen[len(seen.seen)-1] != float64(n) {
+		t.Errorf("progress %v", distinct)
+	}
+
+	// It ends with an error and an interruption too, and an engine that tells nothing is no harm.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	seen = meter{}
+	o := Options{Prompt: prompt, Seq: e.NewSeq(), MaxNew: 8, Progress: func(rows int) Meter { return &seen }}
+	if res, err := m.Generate(ctx, e, o, nil); err != nil || res.Finish != FinishInterrupt || seen.done != 1 {
+		t.Errorf("interrupted: %+v, %v, ended %d times", res, err, seen.done)
+	}
+	o.Seq = 0
+	if _, err := m.Generate(context.Background(), newSeq(newScript(m, n, []int32{400})), o, nil); err != nil || seen.done != 2 {
+		t.Errorf("an engine that tells nothing: %v, ended %d times", err, seen.done)
 	}
 }
 

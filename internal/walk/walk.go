@@ -54,6 +54,7 @@ type Walker struct {
 	stop       *atomic.Bool // of the current Run
 	never      atomic.Bool  // of a Run that nobody stops
 	cut        atomic.Bool  // a worker has left the list before its end
+	before     []float64    // see Done
 }
 
 // worker is what one worker has to itself.
@@ -95,11 +96,26 @@ func New(p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []by
 		wk.panels = wk.panels[-uintptr(unsafe.Pointer(&wk.panels[0]))&63:][:panel:panel]
 		wk.row = func(r int) []byte { return wk.slot.Row(wk.row0 + r) }
 	}
+	x.before = make([]float64, len(p.Items)+1)
+	for i := range p.Items {
+		x.before[i+1] = x.before[i]
+		if it := &p.Items[i]; it.Do == plan.Matmul && !it.Picked {
+			x.before[i+1] += float64(w.Slots[it.W[0]].Rows) * float64(w.Slots[it.W[0]].Cols)
+		}
+	}
 	return x
 }
 
 // ErrStopped is what Run returns when it was stopped.
 var ErrStopped = errors.New("the walk was stopped")
+
+// Done is the share of a walk's work that lies before item i, in [0, 1]: that of its matmuls, a layer like the other.
+func (x *Walker) Done(i int) float64 {
+	if all := x.before[len(x.before)-1]; all > 0 {
+		return x.before[i] / all
+	}
+	return float64(i) / float64(len(x.before)-1)
+}
 
 // Run walks the plan for a batch with the workers of t. Pages for the batch's positions must have been reserved. The logits of the
 // picked rows are then in Logits, until the next Run.
