@@ -134,7 +134,7 @@ func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 	if q > p {
 		return q, s.mem[p*s.pb : q*s.pb]
 	}
-	for ; q < end && s.state[q].Load() != packed && !(q > p && u.stopped()); q++ {
+	for ; q < end && (q == p || s.state[q].Load() != packed && !u.stopped()); q++ { // the first one, though another worker has just packed it
 		if s.state[q].Load() == filed && !u.touched {
 			s.touch(u, q, p1)
 		}
