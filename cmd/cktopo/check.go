@@ -48,10 +48,13 @@ func (p *program) check() error {
 		}
 	}
 	r := check(s)
-	if p.app.Common.JSON {
+	switch c := &p.app.Common; {
+	case c.JSONL:
+		err = cli.PrintLines(p.app, "ck.topo.check.finding/1", r.Findings)
+	case c.JSON:
 		err = p.app.PrintJSON(r)
-	} else {
-		err = cli.OutError(r.write(p.app.Text(), p.app.Common.Plain, p.columns(pageWidth)))
+	default:
+		err = cli.OutError(r.write(p.app.Text(), c.Plain, p.columns(pageWidth)))
 	}
 	if err == nil && r.Matters > 0 {
 		err = &cli.Error{Code: cli.ExitCheck}

@@ -48,6 +48,7 @@ With --root it shows another machine, from a tree that "cktopo gather" saved the
 func newProgram() *program {
 	p := &program{}
 	p.app = cli.New("cktopo", "[flags]", "know the machine", long)
+	p.app.AddLinesFlag()
 	p.app.Doc = manSections
 	p.app.Root.Example = examples
 	p.app.Root.RunE = func(_ *cobra.Command, args []string) error {
@@ -135,6 +136,8 @@ var manSections = []cli.Section{
 	{Title: "JSON", Text: `--json prints one document, schema ck.topo/1: schema, root (the saved tree, "" for this machine), workers (the CPUs on which a model's workers would run, and why), memory_available (bytes, and why), and the facts under the names of the table's sections. Lists are of numbers of CPUs and nodes. Sizes are bytes, unless the name says otherwise: latencies of memory are ns, its bandwidths MiB/s, energies uJ, limits watts, durations seconds. null is not told; so is -1 for a node, a package or a tier.
 
 check --json prints schema ck.topo.check/1: matters (how many findings do), findings, each with id, severity (serious, minor or note), what, effect, basis (of the effect: computed or stated), measured ("" where the effect was not), mend (one command a line); looked_at, the number of tests that were made; unknown, the ids of those whose files are not there; unmeasured, of those that need a measurement; measured, the figures (null without any; 0 is not measured, not_measured says why; rates are bytes or operations a second, times seconds); model, where the pages of --model lie (null without it).
+
+--jsonl prints check's findings one by one, schema ck.topo.check.finding/1, and plan's plans, schema ck.topo.plan.machine/1, an object a line; other commands their document on one line.
 
 gather --json prints schema ck.topo.gather/1: file, bytes, files, redacted, unreadable.`},
 	{Title: "Saved trees", Text: `A saved tree is a folder, or a tar file packed with gzip, that holds sys, proc and, where they are mounted elsewhere, the cgroups. Symbolic links in it are relative. gather makes one from the files that the page was made of, and no others. It leaves out host names, serial numbers, MAC addresses, GUIDs, the descriptions of InfiniBand nodes, and of the kernel's command line all but what concerns CPUs and memory. Files that could not be read are named in errors.txt, with the reason.`},

@@ -99,7 +99,10 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 			doc.Plans = append(doc.Plans, *r)
 		}
 	}
-	if o.app.Common.JSON {
+	switch c := &o.app.Common; {
+	case c.JSONL:
+		return cli.PrintLines(o.app, "ck.topo.plan.machine/1", doc.Plans)
+	case c.JSON:
 		return o.app.PrintJSON(doc)
 	}
 	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain))

@@ -56,7 +56,8 @@ type Common struct {
 	MemLimit int64
 	Quiet    bool
 	Verbose  bool
-	JSON     bool
+	JSON     bool // --json or --jsonl
+	JSONL    bool // a table's rows one by one, each an object with its schema; what is no table stays one document on one line
 	Plain    bool
 
 	config, completion string
@@ -108,6 +109,11 @@ func (a *App) commonFlags() {
 	g.Bool(&c.man, "man", "", "print the man page's source")
 	a.Root.PersistentFlags().BoolP("help", "h", false, "this text")
 	g.add("help")
+}
+
+// AddLinesFlag adds --jsonl, for programs whose commands print tables: see Common.JSONL and PrintLines.
+func (a *App) AddLinesFlag() {
+	NewGroup(a.Root.PersistentFlags(), "Common").Bool(&a.Common.JSONL, "jsonl", "", "one JSON object a line on stdout, a table's rows one by one")
 }
 
 // NewCommand adds a subcommand.

@@ -68,6 +68,21 @@ func (a *App) settings(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	return a.chooseJSON()
+}
+
+// chooseJSON decides between --json and --jsonl, where the command line has one and the settings the other, or both have both.
+func (a *App) chooseJSON() error {
+	c := &a.Common
+	document, lines := a.values["json"], a.values["jsonl"]
+	if !c.JSONL || document.Value != "true" {
+		c.JSON = c.JSON || c.JSONL
+		return nil
+	}
+	if (document.Source == sourceFlag) == (lines.Source == sourceFlag) {
+		return Usage("--jsonl: contradicts --json; choose one")
+	}
+	c.JSON, c.JSONL = true, lines.Source == sourceFlag
 	return nil
 }
 
@@ -293,6 +308,9 @@ func (a *App) printConfig() error {
 	}
 	slices.SortFunc(list, func(x, y Setting) int { return strings.Compare(x.Key, y.Key) })
 	path, _ := a.configPath()
+	if a.Common.JSONL {
+		return PrintLines(a, "ck.config.setting/1", list)
+	}
 	if a.Common.JSON {
 		return a.PrintJSON(struct {
 			Schema   string    `json:"schema"`
@@ -310,3 +328,23 @@ func (a *App) printConfig() error {
 
 // PrintJSON writes one document and a line end to stdout: see EncodeJSON.
 func (a *App) PrintJSON(v any) error { return OutError(EncodeJSON(a.Out, v)) }
+
+// PrintLines prints the rows of a table as --jsonl has them: an object a line, which begins with the schema of such rows. T is a struct
+// without a schema of its own.
+func PrintLines[T any](a *App, schema string, rows []T) error {
+	var out bytes.Buffer
+	for _, r := range rows {
+		var b bytes.Buffer
+		if err := EncodeJSON(&b, r); err != nil {
+			return err
+		}
+		rest := bytes.TrimPrefix(b.Bytes(), []byte("{"))
+		comma := ","
+		if bytes.HasPrefix(rest, []byte("}")) {
+			comma = ""
+		}
+		fmt.Fprintf(&out, `{"schema":%q%s%s`, schema, comma, rest)
+	}
+	_, err := a.Out.Write(out.Bytes())
+	return OutError(err)
+}

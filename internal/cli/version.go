@@ -60,7 +60,7 @@ func (a *App) versionInfo() VersionInfo {
 
 func (a *App) printVersion() error {
 	v := a.versionInfo()
-	if a.Common.JSON {
+	if a.Common.JSON || a.Common.JSONL { // no settings were read yet
 		return a.PrintJSON(v)
 	}
 	linked := "static"
