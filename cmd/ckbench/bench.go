@@ -348,6 +348,19 @@ func (c *course) repeat(t test) error {
 	return nil
 }
 
+// wideRate is how wide an interval may be, of the median, that more repetitions are not asked for.
+const wideRate = 0.1
+
+// wide reports whether the interval of the rate is.
+func (c *course) wide() bool {
+	var ts []float64
+	for _, s := range c.r.Samples {
+		ts = append(ts, s.TS)
+	}
+	s := measure.Summarize(ts)
+	return s.N > 1 && s.Hi-s.Lo > wideRate*s.Median
+}
+
 // end computes what follows from all repetitions.
 func (c *course) end(t test) *result {
 	if c.b.counters != nil {
@@ -402,13 +415,15 @@ func (b *bench) measureAll(t test, at func()) ([]*result, error) {
 			return nil, err
 		}
 		reads, peaks = append(reads, read), append(peaks, peak)
-		if i == n {
+		if i >= n && i%len(courses) == 0 && (i >= len(courses)*b.p.run.most || !slices.ContainsFunc(courses, (*course).wide)) {
 			break
 		}
 		if err := courses[i%len(courses)].repeat(t); err != nil {
 			return nil, err
 		}
-		at()
+		if i < n {
+			at()
+		}
 	}
 	var out []*result
 	for k, c := range courses {

@@ -373,6 +373,9 @@ func leastP(n, m int) float64 {
 }
 
 func (p *program) printComparison(list []comparison) error {
+	if p.app.Common.JSONL {
+		return cli.PrintLines(p.app, "ck.bench.compare.test/1", list)
+	}
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(struct {
 			Schema string       `json:"schema"`

@@ -266,6 +266,9 @@ func (p *program) fileRounds(ctx context.Context, r *fileReader, rows []*fileRow
 }
 
 func (p *program) printFile(rows []*fileRow) error {
+	if p.app.Common.JSONL {
+		return cli.PrintLines(p.app, "ck.bench.file.way/1", rows)
+	}
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(map[string]any{"schema": "ck.bench.file/2", "ways": rows})
 	}

@@ -55,6 +55,7 @@ func newProgram() *program {
 		return cli.Usage("nothing to do; see ckbench --help")
 	}
 	p.app.Rewrite = map[string]string{"-ub": "--ubatch", "-pg": "--pg"}
+	p.app.AddLinesFlag()
 	p.runCommand()
 	p.compareCommand()
 	p.sweepCommand()
@@ -119,5 +120,7 @@ On a shared machine look at the warnings: steal time and other processes make ev
   model_hash     SHA-256 of the files' sizes and of 64 KiB at every 16 MiB
   warnings  notes
 
-Other schemas: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/2, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.quality/1, ck.bench.choices/1, ck.bench.synth/1.`},
+Other documents: ck.bench.compare/1, ck.bench.roofline/1, ck.bench.bandwidth/1, ck.bench.file/2, ck.bench.latency/1, ck.bench.barrier/1, ck.bench.allreduce/1, ck.bench.sweep/1, ck.bench.quality/1, ck.bench.choices/1, ck.bench.synth/1. Figures of the machine have samples: n, median, lo, hi, level, mean, stddev, min, max, outliers, noise, stable (the best three agree to 3 %); slower_than names what contradicts the figure.
+
+--jsonl prints a table's rows one by one, an object a line, which begins with its schema: ck.bench.run/1 as -o jsonl does, ck.bench.compare.test/1, ck.bench.roofline.peak/1, .level/1, .step/1 and .other/1, ck.bench.bandwidth.level/1, ck.bench.file.way/1, ck.bench.latency.set/1, ck.bench.barrier.team/1, ck.bench.allreduce.vector/1, ck.bench.sweep.phase/1, ck.bench.synth.type/1, ck.config.setting/1. Their fields are those of the documents' lists. quality, which has one result, prints its document.`},
 }

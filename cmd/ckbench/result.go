@@ -216,12 +216,11 @@ func (b *bench) finish(r *result, w testWork) {
 		}
 		r.Warnings = append(r.Warnings, text)
 	}
-	var noise measure.Noise
+	var all []measure.Noise
 	for _, s := range r.Samples {
-		noise.Steal += s.Noise.Steal / float64(len(r.Samples))
-		noise.OtherLoad += s.Noise.OtherLoad / float64(len(r.Samples))
-		noise.MajorFaults += s.Noise.MajorFaults
+		all = append(all, s.Noise)
 	}
+	noise := measure.Together(all)
 	if why := noise.Reasons(); len(why) > 0 {
 		r.Warnings = append(r.Warnings, "all repetitions together: "+strings.Join(why, ", "))
 	}

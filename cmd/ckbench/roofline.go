@@ -26,7 +26,7 @@ type rooflineOptions struct {
 	force              bool
 }
 
-const rooflineLong = `Measures the limits of the machine on one core and on all: operations per second of each instruction that kernels use, for float32, bfloat16 and 8-bit integers, and the read bandwidth of each level of the memory hierarchy.
+const rooflineLong = `Measures the limits of the machine on one core and on all: operations per second of each instruction that kernels use, for float32, bfloat16 and 8-bit integers, and the read bandwidth of each level of the memory hierarchy.` + settleLong + ` A level that is slower than one further from the core is measured again, and if it stays so it is marked and not drawn.
 
 With -m every step of the model's plans is placed under these roofs, for a prompt and for generated tokens: its operations per byte (weights and cache; activations stay in caches), what it reaches and its share of what the roofs allow at that intensity (memory bandwidth times intensity, or the peak of its arithmetic). --svg and --png draw it.
 
@@ -36,7 +36,7 @@ func (p *program) rooflineCommand() {
 	o := &p.roofline
 	c := p.app.NewCommand("roofline [flags]", "limits of the machine, and a model under them", rooflineLong, p.runRoofline)
 	g := cli.NewGroup(c.Flags(), "Measurement")
-	g.Int(&o.samples, "samples", "", 5, 1, 1000, "N", "samples of each loop")
+	g.Int(&o.samples, "samples", "", 5, 1, 1000, "N", "samples of each loop and level at least")
 	g.Int(&o.prompt, "prompt", "p", 512, 0, maxTokens, "N", "rows of the prompt; 0: none")
 	g.Int(&o.gen, "gen", "n", 32, 0, maxTokens, "N", "generated tokens; 0: none")
 	g.Int(&o.depth, "depth", "d", 0, 0, maxTokens, "N", "tokens in the context before")
@@ -49,10 +49,11 @@ func (p *program) rooflineCommand() {
 
 // peakRow is a line of the peaks' table.
 type peakRow struct {
-	Kind        string  `json:"kind"`
-	Instruction string  `json:"instruction"`
-	Threads     int     `json:"threads"`
-	GOPs        float64 `json:"gop_per_s"`
+	Kind        string         `json:"kind"`
+	Instruction string         `json:"instruction"`
+	Threads     int            `json:"threads"`
+	GOPs        float64        `json:"gop_per_s"` // the best sample
+	Samples     measure.Series `json:"samples"`   // GOP/s
 }
 
 // placed is a step under the roof.
@@ -74,6 +75,7 @@ type rooflineDoc struct {
 	Tests     []string       `json:"tests,omitempty"`
 	Steps     []placed       `json:"steps,omitempty"`
 	OtherTime []otherTime    `json:"other_time,omitempty"`
+	Warnings  []string       `json:"warnings"`
 }
 
 // otherTime is the share of a phase's time outside of the steps that have work.
@@ -106,6 +108,9 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 			return err
 		}
 		defer model.Close()
+		if err := fits([]test{{prompt: o.prompt, depth: o.depth, rows: 1}, {gen: o.gen, depth: o.depth, rows: 1}}, model.Context); err != nil {
+			return err
+		}
 	}
 	pictures, err := p.openPictures()
 	if err != nil {
@@ -137,12 +142,9 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if p.app.Common.JSON {
-		err = p.app.PrintJSON(doc)
-	} else {
-		err = cli.OutError(doc.print(p.app.Text(), p.app.Common.Plain))
-	}
-	if err != nil {
+	contradict(doc.Bandwidth)
+	p.doubtRoofs(doc)
+	if err := p.printRoofline(doc); err != nil {
 		return err
 	}
 	for ext, f := range pictures {
@@ -154,6 +156,47 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// doubtRoofs says what disturbed the roofs, which of them did not settle and which others contradict.
+func (p *program) doubtRoofs(d *rooflineDoc) {
+	var peaks []figure
+	best := map[string]*peakRow{}
+	for i := range d.Peaks {
+		r := &d.Peaks[i]
+		name := r.Instruction + " with " + threadsText(r.Threads)
+		peaks = append(peaks, figure{name, "GOP/s", r.Samples})
+		fewer := best[r.Instruction]
+		if fewer != nil && measure.Contradictions([]float64{r.GOPs, fewer.GOPs}, measure.RatesApart)[0] >= 0 {
+			p.app.Warn("%s: was slower than with %s, which cannot be; measure again when nothing else runs", name, threadsText(fewer.Threads))
+		}
+		if fewer == nil || r.GOPs > fewer.GOPs {
+			best[r.Instruction] = r
+		}
+	}
+	p.doubt(peaks, lowerBound)
+	p.doubtBandwidth(d.Bandwidth)
+}
+
+// printRoofline prints the tables, or the document, or its rows.
+func (p *program) printRoofline(d *rooflineDoc) error {
+	d.Warnings = p.app.Warnings()
+	switch c := &p.app.Common; {
+	case c.JSONL:
+		if err := cli.PrintLines(p.app, "ck.bench.roofline.peak/1", d.Peaks); err != nil {
+			return err
+		}
+		if err := cli.PrintLines(p.app, "ck.bench.roofline.level/1", d.Bandwidth); err != nil {
+			return err
+		}
+		if err := cli.PrintLines(p.app, "ck.bench.roofline.step/1", d.Steps); err != nil {
+			return err
+		}
+		return cli.PrintLines(p.app, "ck.bench.roofline.other/1", d.OtherTime)
+	case c.JSON:
+		return p.app.PrintJSON(d)
+	}
+	return cli.OutError(d.print(p.app.Text(), p.app.Common.Plain))
 }
 
 // openPictures starts the files of --svg and --png.
@@ -185,23 +228,28 @@ func (d *rooflineDoc) machine(ctx context.Context, m topo.Machine, n, samples in
 	return withTeam(m, n, func(t *team.Team) error {
 		rates, err := measure.PeakRates(ctx, t, samples)
 		for _, r := range rates {
-			d.Peaks = append(d.Peaks, peakRow{r.Kind, r.Instruction, n, r.Rate / 1e9})
+			s := r.Series.Scale(1e-9)
+			d.Peaks = append(d.Peaks, peakRow{r.Kind, r.Instruction, n, s.Best, s})
 		}
 		return err
 	})
 }
 
-// peak is the best rate of a kind with n threads, in GOP/s. bfloat16 may use the instructions of float32, and so does what has none of
+// peak is the best rate of a kind with n threads, in GOP/s; fewer threads that were faster count, since n can do as much. bfloat16 may use the instructions of float32, and so does what has none of
 // its own: the portable loops know no other.
 func (d *rooflineDoc) peak(kind string, n int) float64 {
-	best, f32 := 0.0, 0.0
+	best, f32, measured := 0.0, 0.0, false
 	for _, p := range d.Peaks {
-		if p.Threads == n && p.Kind == kind {
+		if p.Threads <= n && p.Kind == kind {
 			best = max(best, p.GOPs)
 		}
-		if p.Threads == n && p.Kind == measure.F32 {
+		if p.Threads <= n && p.Kind == measure.F32 {
 			f32 = max(f32, p.GOPs)
 		}
+		measured = measured || p.Threads == n
+	}
+	if !measured {
+		return 0
 	}
 	if best == 0 || kind == measure.BF16 {
 		return max(best, f32)
@@ -209,14 +257,28 @@ func (d *rooflineDoc) peak(kind string, n int) float64 {
 	return best
 }
 
-// read is the bandwidth of a level with n threads, in GB/s.
+// read is the bandwidth of a level with n threads, in GB/s; fewer threads that were faster count, since n can do as much. It is 0 for what
+// was not measured, and for a level that one further from the core contradicts.
 func (d *rooflineDoc) read(level string, n int) float64 {
+	best, measured := 0.0, false
 	for _, b := range d.Bandwidth {
-		if b.Level == level && b.Threads == n {
-			return b.GBps
+		if b.Level != level || b.Threads > n {
+			continue
 		}
+		if b.Threads == n {
+			measured = true
+			for _, o := range d.Bandwidth {
+				if b.SlowerThan == o.Level {
+					return 0
+				}
+			}
+		}
+		best = max(best, b.GBps)
 	}
-	return 0
+	if !measured {
+		return 0
+	}
+	return best
 }
 
 // placeModel measures the steps of a model and places them under the roofs of n threads.
@@ -227,7 +289,11 @@ func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Mo
 		if err != nil {
 			return err
 		}
-		err = b.warm(t, s)
+		for _, phase := range []test{{prompt: t.prompt, depth: t.depth, rows: 1}, {gen: t.gen, depth: t.depth, rows: 1}} {
+			if err == nil && phase.tokens() > 0 {
+				err = b.warm(phase, s)
+			}
+		}
 		b.end(s)
 		if err != nil {
 			return err
@@ -285,14 +351,15 @@ func (d *rooflineDoc) place(s stepRow, n int) placed {
 
 // print writes the tables.
 func (d *rooflineDoc) print(w io.Writer, plain bool) error {
-	peaks := cli.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s"}, Right: []bool{false, false, true, true}}
+	peaks := cli.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s", "median in"}, Right: []bool{false, false, true, true, true}}
 	for _, r := range d.Peaks {
-		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), fixed(r.GOPs)})
+		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), fixed(r.GOPs), interval(r.Samples)})
 	}
 	if err := writeTable(&peaks, w, plain, 3); err != nil {
 		return err
 	}
-	bw := cli.Table{Head: []string{"read", "threads", "set of each", "best loop", "GB/s"}, Right: []bool{false, true, true, true, true}, Rows: bandwidthCells(d.Bandwidth)}
+	bw := cli.Table{Head: slices.Clone(bandwidthHead), Right: []bool{false, true, true, true, true, true, false}, Rows: bandwidthCells(d.Bandwidth)}
+	bw.Head[0] = "read"
 	if !plain {
 		fmt.Fprintln(w)
 	}

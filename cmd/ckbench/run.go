@@ -53,6 +53,7 @@ type runOptions struct {
 	prompt, gen, depth, rows string
 	pg                       []string
 	reps                     int
+	most                     int // repetitions, where their interval is wide; below reps: exactly reps
 	noWarmup, noRoof         bool
 	ablate                   string // list
 	format                   string
@@ -174,6 +175,25 @@ func (o *runOptions) tests() ([]test, error) {
 	return out, nil
 }
 
+// fits refuses tests that take more positions than the model's context has. A context of 0 is not known.
+func fits(tests []test, context int) error {
+	for _, t := range tests {
+		n := t.depth + t.prompt + t.gen
+		if context == 0 || n <= context {
+			continue
+		}
+		flag := "-p/--prompt"
+		switch {
+		case t.depth >= max(t.prompt, t.gen):
+			flag = "-d/--depth"
+		case t.gen > t.prompt:
+			flag = "-n/--gen"
+		}
+		return cli.Usage("%s: %s takes %d positions, the model's context has %d; name fewer", flag, t, n, context)
+	}
+	return nil
+}
+
 // ablations lists what --ablate leaves out, one after the other.
 func (o *runOptions) ablations() ([]engine.Ablation, error) {
 	if o.ablate == "" {
@@ -197,14 +217,31 @@ func (o *runOptions) ablations() ([]engine.Ablation, error) {
 	return out, nil
 }
 
+// chooseFormat is the form of the result where --json or --jsonl asks for one as well.
+func (o *runOptions) chooseFormat(a *cli.App) error {
+	format := "json"
+	switch {
+	case !a.Common.JSON:
+		return nil
+	case a.Common.JSONL:
+		format = "jsonl"
+	}
+	if !a.Given("output") || a.Given(format) && o.format == format {
+		o.format = format
+	} else if a.Given(format) {
+		return cli.Usage("--%s: contradicts -o %s; choose one", format, o.format)
+	}
+	return nil
+}
+
 // runRun is ckbench run.
 func (p *program) runRun(c *cobra.Command, args []string) error {
 	o := &p.run
 	if len(args) > 0 {
 		return cli.Usage("run: takes no words, but %q stands there; see ckbench run --help", args[0])
 	}
-	if p.app.Common.JSON {
-		o.format = "json"
+	if err := o.chooseFormat(p.app); err != nil {
+		return err
 	}
 	if o.folded == "-" && (p.app.Given("output") || p.app.Common.JSON || o.steps) {
 		return cli.Usage("--folded: - is stdout, and then nothing else goes there; name a file")
@@ -229,6 +266,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
+	if err := fits(tests, m.Context); err != nil {
+		return err
+	}
 	var folded *cli.File
 	if o.folded != "" {
 		if folded, err = p.app.Create(o.folded, o.force); err != nil {

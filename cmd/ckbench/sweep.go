@@ -19,7 +19,7 @@ type sweepOptions struct {
 	reps               int
 }
 
-const sweepLong = `Measures a prompt and generation with growing numbers of threads and says of each phase where the knee is: the smallest number of threads within 5 % of the best rate. S is the serial share, fitted to time = t1 * (S + (1-S)/threads) (Amdahl 1967); 1/S is the speed-up that no number of threads exceeds. A phase that is bound by memory looks serial once the memory is saturated: compare its GB/s with ckbench bandwidth.`
+const sweepLong = `Measures a prompt and generation with growing numbers of threads and says of each phase where the knee is: the smallest number of threads within 5 % of the best rate. S is the serial share, fitted to time = t1 * (S + (1-S)/threads) (Amdahl 1967); 1/S is the speed-up that no number of threads exceeds. The interval behind S is that of the rates' intervals; where it is wider than 0.25 there is neither S nor knee. Rates whose interval is wider than 10 % are repeated up to four times as often as asked for. A phase that is bound by memory looks serial once the memory is saturated: compare its GB/s with ckbench bandwidth.`
 
 func (p *program) sweepCommand() {
 	o := &p.sweep
@@ -38,6 +38,7 @@ type sweepPoint struct {
 	TS      float64 `json:"tokens_per_s"` // median
 	Lo      float64 `json:"lo"`
 	Hi      float64 `json:"hi"`
+	N       int     `json:"n"`        // repetitions
 	SpeedUp float64 `json:"speed_up"` // over the first point
 	GBps    float64 `json:"gb_per_s"`
 	GOPs    float64 `json:"gop_per_s"`
@@ -47,43 +48,79 @@ type sweepPoint struct {
 type sweepPhase struct {
 	Test   string       `json:"test"`
 	Points []sweepPoint `json:"points"`
-	Knee   int          `json:"knee"`
-	Serial *float64     `json:"serial_share"` // null: too few numbers of threads
+	Knee   int          `json:"knee"`         // 0: refused
+	Serial *float64     `json:"serial_share"` // null: too few numbers of threads, or refused
+	Lo     float64      `json:"serial_lo"`    // as far as the rates' intervals let it be; lo and hi 0: not known, one repetition each
+	Hi     float64      `json:"serial_hi"`
+	Why    string       `json:"refused"` // why there is neither knee nor serial share; "": there is
 }
+
+// sweepMost is how many times as many repetitions as asked for there may be until a rate is known well enough.
+const sweepMost = 4
 
 // kneeShare is how near to the best rate a number of threads is good enough.
 const kneeShare = 0.95
 
+// serialApart is how wide the interval of the serial share may be.
+const serialApart = 0.25
+
 // fit fills in what follows from the points.
 func (s *sweepPhase) fit() {
 	var workers []int
-	var rates, times []float64
+	var rates, times, fast, slow []float64
+	known := true
+	wide := &s.Points[0]
 	for i := range s.Points {
 		x := &s.Points[i]
 		x.SpeedUp = x.TS / s.Points[0].TS
 		workers, rates, times = append(workers, x.Threads), append(rates, x.TS), append(times, 1/x.TS)
+		fast, slow = append(fast, 1/x.Hi), append(slow, 1/x.Lo)
+		known = known && x.N > 1
+		if x.Hi*wide.Lo > wide.Hi*x.Lo {
+			wide = x
+		}
+	}
+	serial, _, ok := measure.Amdahl(workers, times)
+	if ok && known {
+		s.Lo, s.Hi, _ = measure.AmdahlRange(workers, fast, slow)
+		if s.Hi-s.Lo > serialApart {
+			s.Why = fmt.Sprintf("with %s %s to %s tokens/s, which leaves S between %.3f and %.3f; measure again when nothing else runs",
+				threadsText(wide.Threads), fixed(wide.Lo), fixed(wide.Hi), s.Lo, s.Hi)
+			return
+		}
 	}
 	s.Knee = measure.Knee(workers, rates, kneeShare)
-	if serial, _, ok := measure.Amdahl(workers, times); ok {
+	if ok {
 		s.Serial = &serial
 	}
 }
 
 // summary is the phase in a line.
 func (s *sweepPhase) summary() string {
-	text := fmt.Sprintf("%s: knee at %d threads", s.Test, s.Knee)
-	if s.Knee == 1 {
-		text = s.Test + ": knee at 1 thread"
+	if s.Why != "" {
+		return s.Test + ": neither knee nor S: " + s.Why
 	}
-	switch {
-	case s.Serial == nil:
+	text := fmt.Sprintf("%s: knee at %s", s.Test, threadsText(s.Knee))
+	if s.Serial == nil {
 		return text + "; one number of threads is no fit"
-	case *s.Serial < 0.001:
-		return text + fmt.Sprintf("; S = %.3f: no limit to be seen", *s.Serial)
-	case *s.Serial > 0.999:
-		return text + fmt.Sprintf("; S = %.3f: more threads gain nothing", *s.Serial)
 	}
-	return text + fmt.Sprintf("; S = %.3f, at most %.3g times the speed of one thread", *s.Serial, 1 / *s.Serial)
+	spread := fmt.Sprintf(" (%.3f–%.3f)", s.Lo, s.Hi)
+	if s.Lo == 0 && s.Hi == 0 {
+		spread = ""
+		for _, x := range s.Points {
+			if x.N < 2 {
+				spread = " (one repetition: nobody knows how far off)"
+			}
+		}
+	}
+	text += fmt.Sprintf("; S = %.3f%s", *s.Serial, spread)
+	switch {
+	case *s.Serial < 0.001:
+		return text + ": no limit to be seen"
+	case *s.Serial > 0.999:
+		return text + ": more threads gain nothing"
+	}
+	return text + fmt.Sprintf(", at most %.3g times the speed of one thread", 1 / *s.Serial)
 }
 
 // runSweep is ckbench sweep.
@@ -118,7 +155,10 @@ func (p *program) runSweep(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	p.run.noRoof, p.run.reps = true, o.reps // the bench's settings
+	if err := fits(tests, m.Context); err != nil {
+		return err
+	}
+	p.run.noRoof, p.run.reps, p.run.most = true, o.reps, sweepMost*o.reps // the bench's settings
 	phases := make([]sweepPhase, len(tests))
 	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps))
 	defer bar.Done()
@@ -132,7 +172,7 @@ func (p *program) runSweep(c *cobra.Command, args []string) error {
 				}
 				p.explain(r)
 				phases[i].Test = r.Test
-				phases[i].Points = append(phases[i].Points, sweepPoint{Threads: n, TS: r.TS.Median, Lo: r.TS.Lo, Hi: r.TS.Hi, GBps: r.GBps, GOPs: r.GOPs})
+				phases[i].Points = append(phases[i].Points, sweepPoint{Threads: n, TS: r.TS.Median, Lo: r.TS.Lo, Hi: r.TS.Hi, N: r.TS.N, GBps: r.GBps, GOPs: r.GOPs})
 			}
 			return nil
 		})
@@ -161,11 +201,15 @@ func sweepThreads(m topo.Machine) []int {
 }
 
 func (p *program) printSweep(phases []sweepPhase) error {
-	if p.app.Common.JSON {
+	switch c := &p.app.Common; {
+	case c.JSONL:
+		return cli.PrintLines(p.app, "ck.bench.sweep.phase/1", phases)
+	case c.JSON:
 		return p.app.PrintJSON(struct {
-			Schema string       `json:"schema"`
-			Phases []sweepPhase `json:"phases"`
-		}{"ck.bench.sweep/1", phases})
+			Schema   string       `json:"schema"`
+			Phases   []sweepPhase `json:"phases"`
+			Warnings []string     `json:"warnings"`
+		}{"ck.bench.sweep/1", phases, p.app.Warnings()})
 	}
 	t := cli.Table{Head: []string{"test", "threads", "t/s", "interval", "speed-up", "GB/s", "GOP/s"}, Right: []bool{false, true, true, true, true, true, true}}
 	for _, s := range phases {
@@ -184,7 +228,11 @@ func (p *program) printSweep(phases []sweepPhase) error {
 			if s.Serial != nil {
 				serial = fmt.Sprintf("%.3f", *s.Serial)
 			}
-			fits.Rows = append(fits.Rows, []string{s.Test, strconv.Itoa(s.Knee), serial})
+			knee := "–"
+			if s.Why == "" {
+				knee = strconv.Itoa(s.Knee)
+			}
+			fits.Rows = append(fits.Rows, []string{s.Test, knee, serial})
 		}
 		return cli.OutError(fits.Write(p.app.Out, true))
 	}

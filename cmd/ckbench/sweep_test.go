@@ -8,25 +8,87 @@ import (
 	"ck/internal/topo"
 )
 
-func TestSweepFit(t *testing.T) {
-	s := sweepPhase{Test: "pp512"}
-	for _, n := range []int{1, 2, 4, 8} {
-		s.Points = append(s.Points, sweepPoint{Threads: n, TS: 100 / (0.2 + 0.8/float64(n))})
+// pointsOf are points by Amdahl's law with 20 % serial work, whose rates are known to a share.
+func pointsOf(share float64, threads ...int) (out []sweepPoint) {
+	for _, n := range threads {
+		ts := 100 / (0.2 + 0.8/float64(n))
+		out = append(out, sweepPoint{Threads: n, TS: ts, Lo: ts * (1 - share), Hi: ts * (1 + share), N: 3})
 	}
+	return out
+}
+
+func TestSweepFit(t *testing.T) {
+	s := sweepPhase{Test: "pp512", Points: pointsOf(0.01, 1, 2, 4, 8)}
 	s.fit()
 	if s.Knee != 8 || s.Serial == nil || *s.Serial < 0.199 || *s.Serial > 0.201 || s.Points[1].SpeedUp < 1.66 || s.Points[1].SpeedUp > 1.67 {
 		t.Errorf("%+v", s)
 	}
-	if got := s.summary(); got != "pp512: knee at 8 threads; S = 0.200, at most 5 times the speed of one thread" {
+	if got := s.summary(); got != "pp512: knee at 8 threads; S = 0.200 (0.194–0.206), at most 5 times the speed of one thread" {
 		t.Error(got)
 	}
-	flat := sweepPhase{Test: "x", Points: []sweepPoint{{Threads: 1, TS: 10}, {Threads: 2, TS: 10}}}
-	if flat.fit(); flat.summary() != "x: knee at 1 thread; S = 1.000: more threads gain nothing" {
+	flat := sweepPhase{Test: "x", Points: []sweepPoint{{Threads: 1, TS: 10, Lo: 10, Hi: 10, N: 1}, {Threads: 2, TS: 10, Lo: 10, Hi: 10, N: 1}}}
+	if flat.fit(); flat.summary() != "x: knee at 1 thread; S = 1.000 (one repetition: nobody knows how far off): more threads gain nothing" {
 		t.Error(flat.summary())
 	}
 	one := sweepPhase{Test: "x", Points: s.Points[:1]}
 	if one.fit(); one.Serial != nil || !strings.Contains(one.summary(), "no fit") {
 		t.Error(one.summary())
+	}
+}
+
+// Rates that others disturbed tell neither the knee nor the serial share, and the line says which.
+func TestSweepRefuses(t *testing.T) {
+	s := sweepPhase{Test: "pp16", Points: []sweepPoint{{Threads: 1, TS: 90000, Lo: 7412, Hi: 103108, N: 3}, {Threads: 2, TS: 88000, Lo: 80000, Hi: 90000, N: 3}}}
+	s.fit()
+	const want = "pp16: neither knee nor S: with 1 thread 7412.0 to 103108.0 tokens/s, which leaves S between "
+	if s.Knee != 0 || s.Serial != nil || !strings.HasPrefix(s.summary(), want) {
+		t.Errorf("%+v\n%s", s, s.summary())
+	}
+}
+
+// Repetitions go on where their interval is wide, for a sweep only.
+func TestMoreRepetitions(t *testing.T) {
+	b := builtinBench(t)
+	c := course{r: &result{}}
+	for _, x := range []struct {
+		ts   []float64
+		want bool
+	}{{[]float64{100, 101, 102}, false}, {[]float64{100, 150, 102}, true}, {[]float64{100}, false}} {
+		c.r.Samples = nil
+		for _, ts := range x.ts {
+			c.r.Samples = append(c.r.Samples, sample{TS: ts})
+		}
+		if c.wide() != x.want {
+			t.Errorf("%v: %v", x.ts, c.wide())
+		}
+	}
+	b.p.run.reps, b.p.run.most = 2, 5
+	told := 0
+	r, err := b.measure(test{gen: 2, rows: 1}, func() { told++ })
+	if err != nil || len(r.Samples) < 2 || len(r.Samples) > 5 || told != 2 {
+		t.Errorf("%d repetitions, told of %d; %v", len(r.Samples), told, err)
+	}
+}
+
+// A test that needs more positions than the model has is refused, with both numbers.
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		t    test
+		want string
+	}{{test{prompt: 512}, ""}, {test{prompt: 513}, "-p/--prompt: pp513 takes 513 positions, the model's context has 512; name fewer"},
+		{test{gen: 600, rows: 2}, "-n/--gen: tg600x2 takes 600 positions, the model's context has 512; name fewer"},
+		{test{prompt: 16, depth: 500}, "-d/--depth: pp16 @ d500 takes 516 positions, the model's context has 512; name fewer"},
+		{test{prompt: 500, gen: 20, rows: 1}, "-p/--prompt: pp500+tg20 takes 520 positions, the model's context has 512; name fewer"}} {
+		got := ""
+		if err := fits([]test{c.t}, 512); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.t, got, c.want)
+		}
+		if err := fits([]test{c.t}, 0); err != nil {
+			t.Errorf("%s in a context that is not known: %v", c.t, err)
+		}
 	}
 }
 

@@ -192,6 +192,9 @@ func (p *program) printTensors(tensors []gguf.TensorInfo) error {
 		rows[j].Tensors++
 		rows[j].Bytes += synth.Bytes(tensors[i : i+1])
 	}
+	if p.app.Common.JSONL {
+		return cli.PrintLines(p.app, "ck.bench.synth.type/1", rows)
+	}
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(struct {
 			Schema string `json:"schema"`

@@ -44,24 +44,24 @@ func Levels(m topo.Machine, n int) []Level {
 	return append(out, Level{DRAM, RoofBytes(m, n)})
 }
 
-// A Rate is the best of several samples of one loop.
-type Rate struct {
-	Loop string
-	Rate float64 // bytes or operations per second, of all workers together
+// A Reading is how fast a team reads a level.
+type Reading struct {
+	Loop string // that was best
+	Series
 }
 
-// sampleTime is how long a sample of cached reads or of arithmetic lasts.
+// sampleTime is how long a sample of cached reads lasts with each loop.
 const sampleTime = 4 * time.Millisecond
 
-// ReadLevel measures how fast a team reads working sets of a level with each read loop: the best of a few samples each. For DRAM it does
-// as Roofs do. It stops between samples when ctx ends.
-func ReadLevel(ctx context.Context, t *team.Team, l Level, samples int) ([]Rate, error) {
+// ReadLevel measures how fast a team reads working sets of a level, in bytes per second of all workers together. A sample reads with each
+// read loop once and counts the best; see Settle for their number. For DRAM it does as Roofs do. It stops between samples when ctx ends.
+func ReadLevel(ctx context.Context, t *team.Team, l Level, samples int) (Reading, error) {
 	if l.Name == DRAM {
 		return readDRAM(ctx, t, l.Bytes, samples)
 	}
 	mem, err := numa.Alloc(l.Bytes*t.Size(), numa.Options{})
 	if err != nil {
-		return nil, fmt.Errorf("measuring %s: %w", l.Name, err)
+		return Reading{}, fmt.Errorf("measuring %s: %w", l.Name, err)
 	}
 	defer mem.Free()
 	part := func(w int) []byte { return mem.Bytes()[w*l.Bytes : (w+1)*l.Bytes] }
@@ -71,45 +71,70 @@ func ReadLevel(ctx context.Context, t *team.Team, l Level, samples int) ([]Rate,
 		}
 	})
 	if err != nil {
-		return nil, err
+		return Reading{}, err
 	}
-	var out []Rate
-	for _, loop := range readLoops() {
-		full, err := passTime(ctx, t, &loop, part, l.Bytes, samples)
-		if err != nil {
-			return nil, err
-		}
-		bytes := l.Bytes
-		if bytes <= smallSet { // the call takes a good part of the time; the difference to a third of the set has none of it
-			third, err := passTime(ctx, t, &loop, part, bytes/3, samples)
+	loops := readLoops()
+	full, third := make([]passes, len(loops)), make([]passes, len(loops))
+	for i := range loops {
+		full[i], third[i] = passes{t: t, loop: &loops[i], part: part, bytes: l.Bytes}, passes{t: t, loop: &loops[i], part: part, bytes: l.Bytes / 3}
+	}
+	s, err := Settle(ctx, samples, HighIsBest, func() (float64, error) {
+		best := 0.0
+		for i := range loops {
+			d, err := full[i].sample()
 			if err != nil {
-				return nil, err
+				return 0, err
 			}
-			if third < full*2/3 {
-				full, bytes = full-third, bytes-bytes/3
+			if l.Bytes <= smallSet {
+				if _, err := third[i].sample(); err != nil {
+					return 0, err
+				}
 			}
+			best = max(best, float64(l.Bytes*t.Size())/d)
 		}
-		out = append(out, Rate{loop.Name, float64(bytes*t.Size()) / full})
+		return best, nil
+	})
+	if err != nil {
+		return Reading{}, err
 	}
+	out := Reading{Series: s}
+	best := 0.0
+	for i := range loops {
+		bytes, time := l.Bytes, full[i].best
+		// The call takes a good part of the time of a small set; the difference to a third of the set has none of it.
+		if x := third[i].best; x > 0 && x < time*2/3 {
+			bytes, time = bytes-l.Bytes/3, time-x
+		}
+		if r := float64(bytes*t.Size()) / time; r > best {
+			best, out.Loop = r, loops[i].Name
+		}
+	}
+	out.Series = s.Scale(best / s.Best)
 	return out, nil
 }
 
 // smallSet is the size of working sets that a call of assembly reads in less than half a microsecond.
 const smallSet = 64 << 10
 
-// passTime is the least time in seconds that a team takes to read n bytes of each worker's part, over and over.
-func passTime(ctx context.Context, t *team.Team, loop *roof.Read, part func(w int) []byte, n, samples int) (float64, error) {
-	best, passes := 0.0, 1
-	for done := 0; done < samples; {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
+// passes is a team that reads the first bytes of each worker's part, over and over.
+type passes struct {
+	t     *team.Team
+	loop  *roof.Read
+	part  func(w int) []byte
+	bytes int
+	n     int     // passes of a sample
+	best  float64 // least time of a pass in seconds so far
+}
+
+// sample is the time of a pass in seconds. The first sample finds how many passes take long enough to be measured.
+func (p *passes) sample() (float64, error) {
+	for p.n = max(p.n, 1); ; p.n *= 2 {
 		start := time.Now()
-		err := t.Run(func(w int) {
-			b := part(w)[:n]
-			for range passes {
+		err := p.t.Run(func(w int) {
+			b := p.part(w)[:p.bytes]
+			for range p.n {
 				for i := 0; i < len(b); i += callBytes {
-					loop.Run(b[i:min(len(b), i+callBytes)])
+					p.loop.Run(b[i:min(len(b), i+callBytes)])
 				}
 				team.Safepoint()
 			}
@@ -118,48 +143,51 @@ func passTime(ctx context.Context, t *team.Team, loop *roof.Read, part func(w in
 			return 0, err
 		}
 		d := time.Since(start)
-		if d < sampleTime && passes < 1<<24 {
-			passes *= 2
+		if d < sampleTime/2 && p.n < 1<<24 {
 			continue
 		}
-		if s := d.Seconds() / float64(passes); best == 0 || s < best {
-			best = s
+		s := d.Seconds() / float64(p.n)
+		if p.best == 0 || s < p.best {
+			p.best = s
 		}
-		done++
+		return s, nil
 	}
-	return best, nil
 }
 
 // readDRAM is ReadLevel for memory: each sample reads what was not read shortly before.
-func readDRAM(ctx context.Context, t *team.Team, bytes, samples int) ([]Rate, error) {
+func readDRAM(ctx context.Context, t *team.Team, bytes, samples int) (Reading, error) {
 	r, err := NewRoofsOf(t, bytes)
 	if err != nil {
-		return nil, err
+		return Reading{}, err
 	}
 	defer r.Close()
-	out := make([]Rate, len(r.reads))
-	for range samples * len(out) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	var out Reading
+	top := 0.0
+	out.Series, err = Settle(ctx, samples, HighIsBest, func() (best float64, err error) {
+		for range r.reads {
+			loop := r.reads[r.next%len(r.reads)].Name
+			bw, err := r.read()
+			if err != nil {
+				return 0, err
+			}
+			if best = max(best, bw); bw > top {
+				top, out.Loop = bw, loop
+			}
 		}
-		i := r.next % len(out)
-		bw, err := r.read()
-		if err != nil {
-			return nil, err
-		}
-		out[i] = Rate{r.reads[i].Name, max(out[i].Rate, bw)}
-	}
-	return out, nil
+		return best, nil
+	})
+	return out, err
 }
 
 // A PeakRate is the arithmetic rate of one instruction.
 type PeakRate struct {
 	Instruction string
 	Kind        string // Int8, BF16 or F32: what its operands are
-	Rate        float64
+	Series
 }
 
-// PeakRates measures all arithmetic loops that this CPU runs, the best of a few samples each. It stops between samples when ctx ends.
+// PeakRates measures all arithmetic loops that this CPU runs, in operations per second of all workers together. It stops between samples
+// when ctx ends.
 func PeakRates(ctx context.Context, t *team.Team, samples int) ([]PeakRate, error) {
 	var out []PeakRate
 	for i := range roof.Peaks {
@@ -167,18 +195,11 @@ func PeakRates(ctx context.Context, t *team.Team, samples int) ([]PeakRate, erro
 		if !runs(p.Needs) || len(roof.Peaks) > 1 && len(p.Needs) == 0 {
 			continue
 		}
-		best := 0.0
-		for range samples {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			r, err := peakRate(t, p)
-			if err != nil {
-				return nil, err
-			}
-			best = max(best, r)
+		series, err := Settle(ctx, samples, HighIsBest, func() (float64, error) { return peakRate(t, p) })
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, PeakRate{p.Name, kindOf(p.Name), best})
+		out = append(out, PeakRate{p.Name, kindOf(p.Name), series})
 	}
 	return out, nil
 }
@@ -196,16 +217,16 @@ func kindOf(loop string) string {
 
 // LatencyNs measures the time in nanoseconds from one load to the next where each depends on the one before: a walk through a working set
 // of the size in bytes, one cache line at a time, in random order, on the calling thread. The memory has huge pages where the system
-// gives them.
-func LatencyNs(bytes int) (float64, error) {
+// gives them. It stops between samples when ctx ends.
+func LatencyNs(ctx context.Context, bytes int) (Series, error) {
 	const line = 64
 	n := bytes / line
 	if n < 2 {
-		return 0, fmt.Errorf("measuring latency: %d bytes hold fewer than two cache lines", bytes)
+		return Series{}, fmt.Errorf("measuring latency: %d bytes hold fewer than two cache lines", bytes)
 	}
 	mem, err := numa.Alloc(bytes, numa.Options{})
 	if err != nil {
-		return 0, fmt.Errorf("measuring latency: %w", err)
+		return Series{}, fmt.Errorf("measuring latency: %w", err)
 	}
 	defer mem.Free()
 	b := mem.Bytes()
@@ -231,20 +252,19 @@ func LatencyNs(bytes int) (float64, error) {
 		return time.Since(start)
 	}
 	chase(min(n, 1<<18))
-	best := time.Duration(1 << 62)
 	const steps = 1 << 16
-	for range 8 {
-		best = min(best, chase(steps))
-	}
+	s, err := Settle(ctx, 8, LowIsBest, func() (float64, error) { return float64(chase(steps).Nanoseconds()) / steps, nil })
 	runtime.KeepAlive(at)
-	return float64(best.Nanoseconds()) / steps, nil
+	return s, err
 }
 
-// Barrier measures the time of one barrier of a team that meets over and over.
-func Barrier(t *team.Team) (seconds float64, err error) {
+// meetings is how many samples of a team's meetings are taken at least.
+const meetings = 5
+
+// Barrier measures the time in nanoseconds of one barrier of a team that meets over and over. It stops between samples when ctx ends.
+func Barrier(ctx context.Context, t *team.Team) (Series, error) {
 	const rounds = 20000
-	best := 0.0
-	for range 5 {
+	return Settle(ctx, meetings, LowIsBest, func() (float64, error) {
 		start := time.Now()
 		err := t.Run(func(w int) {
 			for range rounds {
@@ -253,27 +273,20 @@ func Barrier(t *team.Team) (seconds float64, err error) {
 				}
 			}
 		})
-		if err != nil {
-			return 0, err
-		}
-		if s := time.Since(start).Seconds() / rounds; best == 0 || s < best {
-			best = s
-		}
-	}
-	return best, nil
+		return float64(time.Since(start).Nanoseconds()) / rounds, err
+	})
 }
 
-// AllReduce measures how long a team takes to add up a vector of n float32 of each worker, until all of them can read the sum: every
-// worker adds its share of all vectors, between two barriers.
-func AllReduce(t *team.Team, tbl *kernel.Table, n int) (seconds float64, err error) {
+// AllReduce measures how many nanoseconds a team takes to add up a vector of n float32 of each worker, until all of them can read the sum: every
+// worker adds its share of all vectors, between two barriers. It stops between samples when ctx ends.
+func AllReduce(ctx context.Context, t *team.Team, tbl *kernel.Table, n int) (Series, error) {
 	vectors := make([][]float32, t.Size())
 	for w := range vectors {
 		vectors[w] = make([]float32, n)
 	}
 	sum := make([]float32, n)
 	rounds := max(10, min(5000, 1<<24/(n*t.Size())))
-	best := 0.0
-	for range 5 {
+	return Settle(ctx, meetings, LowIsBest, func() (float64, error) {
 		start := time.Now()
 		err := t.Run(func(w int) {
 			lo, hi := n*w/t.Size(), n*(w+1)/t.Size()
@@ -291,14 +304,8 @@ func AllReduce(t *team.Team, tbl *kernel.Table, n int) (seconds float64, err err
 				}
 			}
 		})
-		if err != nil {
-			return 0, err
-		}
-		if s := time.Since(start).Seconds() / float64(rounds); best == 0 || s < best {
-			best = s
-		}
-	}
-	return best, nil
+		return float64(time.Since(start).Nanoseconds()) / float64(rounds), err
+	})
 }
 
 // Touch reads all bytes of b with the first read loop of this CPU.

@@ -57,6 +57,19 @@ func (w Watch) Stop() Noise {
 	return n
 }
 
+// Together is what disturbed several spans of about the same length: shares on average, faults in all.
+func Together(list []Noise) Noise {
+	var t Noise
+	for _, n := range list {
+		t.Steal += n.Steal / float64(len(list))
+		t.OtherLoad += n.OtherLoad / float64(len(list))
+		t.MajorFaults += n.MajorFaults
+		t.MinorFaults += n.MinorFaults
+		t.Preempted += n.Preempted
+	}
+	return t
+}
+
 // Reasons names what may have made a span slow.
 func (n Noise) Reasons() []string {
 	var out []string

@@ -201,6 +201,28 @@ func Amdahl(workers []int, times []float64) (serial, t1 float64, ok bool) {
 	return min(max(a/t1, 0), 1), t1, true
 }
 
+// AmdahlRange is how far the serial share that Amdahl fits may lie apart when the time of each number of workers is only known to lie
+// between fast and slow: few workers fast and many slow give the largest share, the other way round the smallest.
+func AmdahlRange(workers []int, fast, slow []float64) (lo, hi float64, ok bool) {
+	if len(workers) == 0 {
+		return 0, 0, false
+	}
+	middle := (1/float64(slices.Min(workers)) + 1/float64(slices.Max(workers))) / 2
+	mix := func(few, many []float64) []float64 {
+		out := slices.Clone(many)
+		for i, n := range workers {
+			if 1/float64(n) > middle {
+				out[i] = few[i]
+			}
+		}
+		return out
+	}
+	if hi, _, ok = Amdahl(workers, mix(fast, slow)); ok {
+		lo, _, ok = Amdahl(workers, mix(slow, fast))
+	}
+	return lo, hi, ok
+}
+
 // Knee is the smallest number of workers whose rate is within share (0.95) of the best rate; 0 without any.
 func Knee(workers []int, rates []float64, share float64) int {
 	if len(rates) == 0 {

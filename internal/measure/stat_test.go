@@ -136,3 +136,32 @@ func TestAmdahl(t *testing.T) {
 		t.Errorf("knee %d of nothing", k)
 	}
 }
+
+// Exact times leave no doubt about the serial share, wide intervals leave it open.
+func TestAmdahlRange(t *testing.T) {
+	workers := []int{1, 2, 4, 8}
+	times := make([]float64, len(workers))
+	for i, n := range workers {
+		times[i] = 0.2 + 0.8/float64(n)
+	}
+	if lo, hi, ok := AmdahlRange(workers, times, times); !ok || math.Abs(lo-0.2) > 1e-9 || math.Abs(hi-0.2) > 1e-9 {
+		t.Errorf("exact: %g to %g, %v", lo, hi, ok)
+	}
+	fast, slow := slices.Clone(times), slices.Clone(times)
+	for i := range times {
+		fast[i], slow[i] = times[i]/1.1, times[i]*1.1
+	}
+	if lo, hi, ok := AmdahlRange(workers, fast, slow); !ok || lo > 0.17 || lo < 0.05 || hi < 0.23 || hi > 0.4 {
+		t.Errorf("10 %%: %g to %g, %v", lo, hi, ok)
+	}
+	// What a busy machine gave for two threads.
+	if lo, hi, ok := AmdahlRange([]int{1, 2}, []float64{1.0 / 103108, 1.0 / 90000}, []float64{1.0 / 7412, 1.0 / 80000}); !ok || hi-lo < 0.9 {
+		t.Errorf("7412 to 103108: %g to %g, %v", lo, hi, ok)
+	}
+	if _, _, ok := AmdahlRange([]int{3}, []float64{1}, []float64{1}); ok {
+		t.Error("one number of workers is no fit")
+	}
+	if _, _, ok := AmdahlRange(nil, nil, nil); ok {
+		t.Error("nothing is no fit")
+	}
+}
