@@ -47,6 +47,20 @@ type roofPicture struct {
 	x0, x1, y0, y1 float64
 	threads        int
 	top            float64 // the best peak
+
+	discs  []stepDisc
+	labels []label // of the discs
+	texts  [][]box // at the roofs and in the corner
+	taken  []box   // by them
+	lines  [][2]point
+	within box // where words may stand
+}
+
+// stepDisc is a step in the picture.
+type stepDisc struct {
+	circle
+	number int
+	tint   color.Color
 }
 
 // draw writes the picture as svg or png.
@@ -63,7 +77,7 @@ func (d *rooflineDoc) draw(w io.Writer, format string) error {
 }
 
 // paint draws all of it.
-func (d *rooflineDoc) paint(c draw.Canvas) {
+func (d *rooflineDoc) paint(c draw.Canvas) *roofPicture {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	p := &roofPicture{d: d}
@@ -94,9 +108,14 @@ func (d *rooflineDoc) paint(c draw.Canvas) {
 		right = 0.3 * vg.Inch
 	}
 	p.c = draw.Crop(c, 0.8*vg.Inch, -right, 0.7*vg.Inch, -0.85*vg.Inch)
+	const rim = 3
+	p.within = box{float64(p.c.Min.X) + rim, float64(p.c.Min.Y) + rim, float64(p.c.Max.X) - rim, float64(p.c.Max.Y) + 12}
 	p.axes()
+	p.findDiscs()
 	p.roofs()
-	p.steps(draw.Crop(c, pictureWidth-legendWidth+0.25*vg.Inch, -0.2*vg.Inch, 0.5*vg.Inch, -0.85*vg.Inch))
+	p.drawDiscs()
+	p.list(draw.Crop(c, pictureWidth-legendWidth+0.25*vg.Inch, -0.2*vg.Inch, 0.5*vg.Inch, -0.85*vg.Inch))
+	return p
 }
 
 // at is the place of a point.
@@ -104,6 +123,12 @@ func (p *roofPicture) at(x, y float64) vg.Point {
 	fx := math.Log(x/p.x0) / math.Log(p.x1/p.x0)
 	fy := math.Log(y/p.y0) / math.Log(p.y1/p.y0)
 	return vg.Point{X: p.c.Min.X + vg.Length(fx)*(p.c.Max.X-p.c.Min.X), Y: p.c.Min.Y + vg.Length(fy)*(p.c.Max.Y-p.c.Min.Y)}
+}
+
+// roof draws a line that words avoid.
+func (p *roofPicture) roof(s draw.LineStyle, a, b vg.Point) {
+	p.lines = append(p.lines, [2]point{{float64(a.X), float64(a.Y)}, {float64(b.X), float64(b.Y)}})
+	p.line(s, a, b)
 }
 
 func (p *roofPicture) line(s draw.LineStyle, a, b vg.Point) { p.c.StrokeLine2(s, a.X, a.Y, b.X, b.Y) }
@@ -164,28 +189,37 @@ func (p *roofPicture) roofs() {
 			x = p.y0 / bw
 		}
 		a, b := p.at(x, bw*x), p.at(top/bw, top)
-		p.line(style, a, b)
+		p.roof(style, a, b)
 		if n != p.threads { // its ceiling, faint
-			p.line(style, b, p.at(p.x1, top))
+			p.roof(style, b, p.at(p.x1, top))
 		}
-		s := sans(9.5)
-		s.Color, s.YAlign = style.Color, draw.YBottom
-		s.Rotation = math.Atan2(float64(b.Y-a.Y), float64(b.X-a.X))
-		s.XAlign = draw.XCenter
-		at := vg.Point{X: a.X + vg.Length(place)*(b.X-a.X), Y: a.Y + vg.Length(place)*(b.Y-a.Y)}
-		p.c.FillText(s, vg.Point{X: at.X - 3, Y: at.Y + 3}, text)
+		if text != "" {
+			p.along(a, b, text, style.Color, place, 1)
+		}
 	}
 	thin := draw.LineStyle{Color: color.RGBA{0xb4, 0xb4, 0xb4, 0xff}, Width: vg.Points(1)}
+	corner := p.at(p.x1, p.y0)
+	say := func(text string) { // in the corner, above what stands there
+		s := sans(9)
+		s.Color, s.XAlign, s.YAlign = grey, draw.XRight, draw.YBottom
+		corner.Y += 4
+		p.c.FillText(s, vg.Point{X: corner.X - 4, Y: corner.Y}, text)
+		x, y, h := float64(corner.X)-4, float64(corner.Y), float64(s.Height(text))
+		p.take([]box{{x - float64(s.Width(text)), y, x, y + h}})
+		corner.Y += vg.Length(h)
+	}
 	for i, l := range []string{"L1", "L2", "L3"} { // their labels are staggered, since levels can be almost equally fast
 		slope(l, p.threads, thin, fmt.Sprintf("%s %s GB/s", l, threeDigits(d.read(l, p.threads))), []float64{0.75, 0.3, 0.5}[i])
+	}
+	for _, b := range d.Bandwidth {
+		if b.Threads == p.threads && b.SlowerThan != "" && d.read(b.Level, b.Threads) == 0 {
+			say(fmt.Sprintf("%s is not drawn: it was slower than %s", b.Level, b.SlowerThan))
+		}
 	}
 	if p.threads > 1 {
 		dashed := draw.LineStyle{Color: thin.Color, Width: vg.Points(1), Dashes: []vg.Length{4, 3}}
 		slope(measure.DRAM, 1, dashed, "", 0.5)
-		s := sans(9)
-		s.Color, s.XAlign, s.YAlign = grey, draw.XRight, draw.YBottom
-		q := p.at(p.x1, p.y0)
-		p.c.FillText(s, vg.Point{X: q.X - 4, Y: q.Y + 4}, "dashed: one thread")
+		say("dashed: one thread")
 	}
 	slope(measure.DRAM, p.threads, draw.LineStyle{Color: ink, Width: vg.Points(2.2)}, fmt.Sprintf("DRAM %s GB/s", threeDigits(d.read(measure.DRAM, p.threads))), 0.3)
 	dram := d.read(measure.DRAM, p.threads)
@@ -202,13 +236,44 @@ func (p *roofPicture) roofs() {
 			peaks = append(peaks, peak)
 		}
 	}
-	for _, peak := range peaks {
-		p.line(draw.LineStyle{Color: ink, Width: vg.Points(2.2)}, p.at(peak/dram, peak), p.at(p.x1, peak))
-		s := sans(9.5)
-		s.YAlign = draw.YBottom
-		q := p.at(peak/dram, peak)
-		p.c.FillText(s, vg.Point{X: q.X + 14, Y: q.Y + 3}, fmt.Sprintf("%s %s GOP/s", names[peak], threeDigits(peak)))
+	for i, peak := range peaks {
+		p.roof(draw.LineStyle{Color: ink, Width: vg.Points(2.2)}, p.at(peak/dram, peak), p.at(p.x1, peak))
+		side := 1.0
+		if i > 0 && p.at(p.x1, peaks[i-1]).Y-p.at(p.x1, peak).Y < 16 { // there is no room between two lines
+			side = -1
+		}
+		p.along(p.at(peak/dram, peak), p.at(p.x1, peak), fmt.Sprintf("%s %s GOP/s", names[peak], threeDigits(peak)), ink, 0.3, side)
 	}
+}
+
+// along writes text above a line (side 1) or below it (-1), where nothing else stands, as near to a share of its length as that goes.
+func (p *roofPicture) along(a, b vg.Point, text string, tint color.Color, share, side float64) {
+	s := sans(9.5)
+	s.Color, s.XAlign, s.YAlign = tint, draw.XCenter, draw.YCenter
+	s.Rotation = math.Atan2(float64(b.Y-a.Y), float64(b.X-a.X))
+	size := point{float64(s.Width(text)) + 4, float64(s.Height(text))}
+	if l := math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y)); l > 0 {
+		share = min(max(share, (size.x/2+1)/l), 1-(size.x/2+1)/l)
+	}
+	at, boxes, ok := placeAlong(point{float64(a.X), float64(a.Y)}, point{float64(b.X), float64(b.Y)}, size, share, side, p.circles(), p.taken, p.within)
+	if !ok {
+		return // the table has the number
+	}
+	p.take(boxes)
+	p.c.FillText(s, vg.Point{X: vg.Length(at.x), Y: vg.Length(at.y)}, text)
+}
+
+// take notes where a text stands.
+func (p *roofPicture) take(boxes []box) {
+	p.texts, p.taken = append(p.texts, boxes), append(p.taken, boxes...)
+}
+
+func (p *roofPicture) circles() []circle {
+	var out []circle
+	for _, d := range p.discs {
+		out = append(out, d.circle)
+	}
+	return out
 }
 
 // threeDigits is a number with three significant digits, never with an exponent.
@@ -223,20 +288,70 @@ func threeDigits(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// steps draws a numbered disc for each step, its area the share of the phase's time, and the list of numbers beside the picture.
-func (p *roofPicture) steps(side draw.Canvas) {
-	colors := []color.Color{orange, blue}
+var phaseColors = []color.Color{orange, blue}
+
+// phaseSteps are the steps of a phase, the longest first: step k has the number k+1.
+func (d *rooflineDoc) phaseSteps(phase string) []placed {
+	var list []placed
+	for _, s := range d.Steps {
+		if s.Phase == phase {
+			list = append(list, s)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b placed) int { return compareFloats(b.Share, a.Share) })
+	return list
+}
+
+// findDiscs makes a numbered disc for each step, its area the share of the phase's time.
+func (p *roofPicture) findDiscs() {
+	for ph, other := range p.d.OtherTime {
+		for i, s := range p.d.phaseSteps(other.Phase) {
+			at := p.at(s.Intensity, s.GOPs)
+			p.discs = append(p.discs, stepDisc{circle{point{float64(at.X), float64(at.Y)}, 3.2 + 13*math.Sqrt(s.Share)}, i + 1, phaseColors[ph%len(phaseColors)]})
+		}
+	}
+}
+
+// drawDiscs draws the steps and their numbers beside them.
+func (p *roofPicture) drawDiscs() {
+	s := sans(9)
+	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
+	var sizes []point
+	for _, d := range p.discs {
+		at, r := vg.Point{X: vg.Length(d.x), Y: vg.Length(d.y)}, vg.Length(d.r)
+		r0, g0, b0, _ := d.tint.RGBA()
+		p.c.SetColor(color.NRGBA{uint8(r0 >> 8), uint8(g0 >> 8), uint8(b0 >> 8), 0x60})
+		var disc vg.Path
+		disc.Move(vg.Point{X: at.X + r, Y: at.Y})
+		disc.Arc(at, r, 0, 2*math.Pi)
+		disc.Close()
+		p.c.Fill(disc)
+		p.c.SetColor(d.tint)
+		p.c.SetLineWidth(vg.Points(1))
+		p.c.Stroke(disc)
+		text := fmt.Sprint(d.number)
+		sizes = append(sizes, point{float64(s.Width(text)) + 1, float64(s.Height(text))})
+	}
+	p.labels = placeLabels(p.circles(), sizes, p.taken, p.lines, p.within)
+	for i, l := range p.labels {
+		if !l.ok {
+			continue // the list beside the picture has the step
+		}
+		if l.from != l.to {
+			p.line(draw.LineStyle{Color: p.discs[i].tint, Width: vg.Points(0.5)}, vg.Point{X: vg.Length(l.from.x), Y: vg.Length(l.from.y)},
+				vg.Point{X: vg.Length(l.to.x), Y: vg.Length(l.to.y)})
+		}
+		s.Color = p.discs[i].tint
+		at := l.centre()
+		p.c.FillText(s, vg.Point{X: vg.Length(at.x), Y: vg.Length(at.y)}, fmt.Sprint(p.discs[i].number))
+	}
+}
+
+// list writes the numbers' meaning beside the picture.
+func (p *roofPicture) list(side draw.Canvas) {
 	y := side.Max.Y
 	for ph, other := range p.d.OtherTime {
-		var list []placed
-		for _, s := range p.d.Steps {
-			if s.Phase == other.Phase {
-				list = append(list, s)
-			}
-		}
-		slices.SortStableFunc(list, func(a, b placed) int { return compareFloats(b.Share, a.Share) })
-		tint := colors[ph%len(colors)]
-		p.discs(list, tint)
+		list, tint := p.d.phaseSteps(other.Phase), phaseColors[ph%len(phaseColors)]
 		head := sans(12)
 		head.Color = tint
 		head.YAlign = draw.YTop
@@ -265,48 +380,5 @@ func (p *roofPicture) steps(side draw.Canvas) {
 		line("", "barriers", fmt.Sprintf("%.1f %%", 100*other.Barrier), "")
 		line("", "other steps", fmt.Sprintf("%.1f %%", 100*other.Other), "")
 		y -= 18
-	}
-}
-
-// discs draws the steps of a phase, largest first, and their numbers beside them, pushed apart where they would overlap.
-func (p *roofPicture) discs(list []placed, tint color.Color) {
-	type mark struct {
-		n      int
-		at     vg.Point
-		radius vg.Length
-		y      vg.Length // of the number
-	}
-	var marks []mark
-	for i, s := range list {
-		r := vg.Length(3.2 + 13*math.Sqrt(s.Share))
-		at := p.at(s.Intensity, s.GOPs)
-		marks = append(marks, mark{i + 1, at, r, at.Y})
-		r0, g0, b0, _ := tint.RGBA()
-		fill := color.NRGBA{uint8(r0 >> 8), uint8(g0 >> 8), uint8(b0 >> 8), 0x60}
-		p.c.SetColor(fill)
-		var disc vg.Path
-		disc.Move(vg.Point{X: at.X + r, Y: at.Y})
-		disc.Arc(at, r, 0, 2*math.Pi)
-		disc.Close()
-		p.c.Fill(disc)
-		p.c.SetColor(tint)
-		p.c.SetLineWidth(vg.Points(1))
-		p.c.Stroke(disc)
-	}
-	slices.SortFunc(marks, func(a, b mark) int { return compareFloats(float64(b.at.Y), float64(a.at.Y)) })
-	const apart = 12
-	for i := range marks { // numbers of discs in one column go down until they are apart
-		for j := range i {
-			if near := marks[i].at.X - marks[j].at.X; near > -24 && near < 24 && marks[j].y-marks[i].y < apart {
-				marks[i].y = marks[j].y - apart
-			}
-		}
-	}
-	s := sans(9)
-	s.Color, s.YAlign = tint, draw.YCenter
-	for _, m := range marks {
-		x := m.at.X + 24
-		p.line(draw.LineStyle{Color: tint, Width: vg.Points(0.5)}, vg.Point{X: m.at.X + m.radius, Y: m.at.Y}, vg.Point{X: x - 2, Y: m.y})
-		p.c.FillText(s, vg.Point{X: x, Y: m.y}, fmt.Sprint(m.n))
 	}
 }
