@@ -351,6 +351,11 @@ func (c *course) repeat(t test) error {
 // wideRate is how wide an interval may be, of the median, that more repetitions are not asked for.
 const wideRate = 0.1
 
+// enough reports whether so many repetitions are: as many as asked for, and more, up to most, while an interval is wide.
+func enough(done, reps, most int, wide func() bool) bool {
+	return done >= reps && (done >= most || !wide())
+}
+
 // wide reports whether the interval of the rate is.
 func (c *course) wide() bool {
 	var ts []float64
@@ -415,7 +420,8 @@ func (b *bench) measureAll(t test, at func()) ([]*result, error) {
 			return nil, err
 		}
 		reads, peaks = append(reads, read), append(peaks, peak)
-		if i >= n && i%len(courses) == 0 && (i >= len(courses)*b.p.run.most || !slices.ContainsFunc(courses, (*course).wide)) {
+		wide := func() bool { return slices.ContainsFunc(courses, (*course).wide) }
+		if i%len(courses) == 0 && enough(i/len(courses), b.p.run.reps, b.p.run.most, wide) {
 			break
 		}
 		if err := courses[i%len(courses)].repeat(t); err != nil {

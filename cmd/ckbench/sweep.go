@@ -19,7 +19,7 @@ type sweepOptions struct {
 	reps               int
 }
 
-const sweepLong = `Measures a prompt and generation with growing numbers of threads and says of each phase where the knee is: the smallest number of threads within 5 % of the best rate. S is the serial share, fitted to time = t1 * (S + (1-S)/threads) (Amdahl 1967); 1/S is the speed-up that no number of threads exceeds. The interval behind S is that of the rates' intervals; where it is wider than 0.25 there is neither S nor knee. Rates whose interval is wider than 10 % are repeated up to four times as often as asked for. A phase that is bound by memory looks serial once the memory is saturated: compare its GB/s with ckbench bandwidth.`
+const sweepLong = `Measures a prompt and generation with growing numbers of threads and says of each phase where the knee is: the smallest number of threads within 5 % of the best rate. S is the serial share, fitted to time = t1 * (S + (1-S)/threads) (Amdahl 1967); 1/S is the speed-up that no number of threads exceeds. The interval behind S is that of the rates' intervals; where it is wider than 0.25, or a rate's wider than half of it, there is neither S nor knee. Rates whose interval is wider than 10 % are repeated up to four times as often as asked for. A phase that is bound by memory looks serial once the memory is saturated: compare its GB/s with ckbench bandwidth.`
 
 func (p *program) sweepCommand() {
 	o := &p.sweep
@@ -61,8 +61,12 @@ const sweepMost = 4
 // kneeShare is how near to the best rate a number of threads is good enough.
 const kneeShare = 0.95
 
-// serialApart is how wide the interval of the serial share may be.
-const serialApart = 0.25
+// What a phase is refused for: an interval of the serial share that is wider, or one of a rate that is wider than this share of it. Where
+// more threads are slower S is 1 whatever the rates are, and its interval tells nothing.
+const (
+	serialApart = 0.25
+	rateApart   = 0.5
+)
 
 // fit fills in what follows from the points.
 func (s *sweepPhase) fit() {
@@ -83,9 +87,9 @@ func (s *sweepPhase) fit() {
 	serial, _, ok := measure.Amdahl(workers, times)
 	if ok && known {
 		s.Lo, s.Hi, _ = measure.AmdahlRange(workers, fast, slow)
-		if s.Hi-s.Lo > serialApart {
-			s.Why = fmt.Sprintf("with %s %s to %s tokens/s, which leaves S between %.3f and %.3f; measure again when nothing else runs",
-				threadsText(wide.Threads), fixed(wide.Lo), fixed(wide.Hi), s.Lo, s.Hi)
+		if s.Hi-s.Lo > serialApart || wide.Hi-wide.Lo > rateApart*wide.TS {
+			s.Why = fmt.Sprintf("%s to %s tokens/s with %s, S between %.3f and %.3f; measure again when nothing else runs",
+				fixed(wide.Lo), fixed(wide.Hi), threadsText(wide.Threads), s.Lo, s.Hi)
 			return
 		}
 	}

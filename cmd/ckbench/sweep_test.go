@@ -38,11 +38,16 @@ func TestSweepFit(t *testing.T) {
 
 // Rates that others disturbed tell neither the knee nor the serial share, and the line says which.
 func TestSweepRefuses(t *testing.T) {
-	s := sweepPhase{Test: "pp16", Points: []sweepPoint{{Threads: 1, TS: 90000, Lo: 7412, Hi: 103108, N: 3}, {Threads: 2, TS: 88000, Lo: 80000, Hi: 90000, N: 3}}}
-	s.fit()
-	const want = "pp16: neither knee nor S: with 1 thread 7412.0 to 103108.0 tokens/s, which leaves S between "
-	if s.Knee != 0 || s.Serial != nil || !strings.HasPrefix(s.summary(), want) {
-		t.Errorf("%+v\n%s", s, s.summary())
+	for _, points := range [][]sweepPoint{
+		{{Threads: 1, TS: 90000, Lo: 7412, Hi: 103108, N: 3}, {Threads: 2, TS: 88000, Lo: 80000, Hi: 90000, N: 3}},
+		{{Threads: 1, TS: 9e6, Lo: 9e6, Hi: 9e6, N: 3}, {Threads: 2, TS: 88000, Lo: 7412, Hi: 103108, N: 3}}, // S is 1 in any case
+	} {
+		s := sweepPhase{Test: "pp16", Points: points}
+		s.fit()
+		const want = "pp16: neither knee nor S: 7412.0 to 103108.0 tokens/s with "
+		if s.Knee != 0 || s.Serial != nil || !strings.HasPrefix(s.summary(), want) {
+			t.Errorf("%+v\n%s", s, s.summary())
+		}
 	}
 }
 
@@ -60,6 +65,14 @@ func TestMoreRepetitions(t *testing.T) {
 		}
 		if c.wide() != x.want {
 			t.Errorf("%v: %v", x.ts, c.wide())
+		}
+	}
+	for _, x := range []struct {
+		done, reps, most int
+		wide, want       bool
+	}{{2, 3, 12, true, false}, {3, 3, 12, false, true}, {3, 3, 12, true, false}, {11, 3, 12, true, false}, {12, 3, 12, true, true}, {3, 3, 0, true, true}} {
+		if got := enough(x.done, x.reps, x.most, func() bool { return x.wide }); got != x.want {
+			t.Errorf("%+v: %v", x, got)
 		}
 	}
 	b.p.run.reps, b.p.run.most = 2, 5
