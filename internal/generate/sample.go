@@ -12,7 +12,7 @@ type Params struct {
 	Temp          float64 // 0 or less: greedy
 	TopK          int     // 0 or less: all
 	TopP          float64 // 1 or more: off
-	MinP          float64 // 0 or less: off
+	MinP          float64 // least share of the best token's probability, a token with just this share stays; 0 or less: off
 	RepeatPenalty float64 // 1 or 0: off
 	RepeatLastN   int     // tokens that the penalty looks back on, prompt included; 0: none, below 0: all
 	Seed          uint64
@@ -31,7 +31,8 @@ type Candidate struct {
 }
 
 // Sampler draws tokens. Its filters come in llama.cpp's order: repeat penalty, top-k, top-p, min-p, temperature; equal logits are
-// ordered by id, lower first, so that the outcome depends on the logits and the seed alone.
+// ordered by id, lower first, so that the outcome depends on the logits and the seed alone. Each token takes one random number u in
+// [0, 1): the token drawn is the first at which the sum of probabilities exceeds u, best first where top-k or top-p sorted, else by id.
 type Sampler struct {
 	p    Params
 	rng  *rand.Rand

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -70,38 +71,82 @@ func refDistribution(logits []float32, last []int32, p Params) ([]int32, []float
 	return ids, softmax(p.Temp)
 }
 
-// Samples have the distribution of the plain computation, for many settings: ids that are cut never come, the others as often as they
-// should.
-func TestSampleDistribution(t *testing.T) {
+// inOrder is ids and probabilities as the sampler walks them: best first where top-k or top-p sorted, else by id.
+func inOrder(ids []int32, prob []float64, logits int, p Params) ([]int32, []float64) {
+	if p.TopK > 0 && p.TopK < logits || p.TopP < 1 {
+		return ids, prob
+	}
+	of := map[int32]float64{}
+	for i, id := range ids {
+		of[id] = prob[i]
+	}
+	ids = slices.Sorted(slices.Values(ids))
+	prob = make([]float64, len(ids))
+	for i, id := range ids {
+		prob[i] = of[id]
+	}
+	return ids, prob
+}
+
+// Each sample is the one that the plain computation gives for the same random number, for many settings: the probabilities are exact, so
+// that a temperature that is off by a thousandth is found.
+func TestSampleExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for trial := range 60 {
+	drawn := 0
+	for trial := range 200 {
 		logits := make([]float32, 40)
 		for i := range logits {
 			logits[i] = float32(math.Round(r.NormFloat64()*16)) / 8 // equal ones among them
 		}
 		p := Params{Temp: 0.3 + 1.5*r.Float64(), TopK: r.IntN(3) * 6, TopP: []float64{1, 0.9, 0.5, 0}[r.IntN(4)],
-			MinP: []float64{0, 0.05, 0.3}[r.IntN(3)], RepeatPenalty: 1 + float64(r.IntN(3))/4, RepeatLastN: r.IntN(5) - 1, Seed: uint64(trial)}
+			MinP: []float64{0, 0.05, 0.3}[r.IntN(3)], RepeatPenalty: 1 + float64(r.IntN(3))/4, RepeatLastN: r.IntN(5) - 1, Seed: uint64(trial), Stream: uint64(trial % 3)}
 		last := []int32{3, 5, 3, 7}
 		ids, prob := refDistribution(logits, last, p)
-		s := NewSampler(p)
-		count := map[int32]int{}
-		const n = 4000
-		for range n {
-			count[s.Sample(logits, last)]++
+		ids, prob = inOrder(ids, prob, len(logits), p)
+		s, rng := NewSampler(p), rand.New(rand.NewPCG(p.Seed, p.Stream))
+		for range 2000 {
+			got, u := s.Sample(logits, last), rng.Float64()
+			acc, at, near := 0.0, len(ids)-1, false
+			for i, w := range prob {
+				if acc += w; u < acc {
+					at, near = i, acc-u < 1e-9 || i > 0 && u-(acc-w) < 1e-9
+					break
+				}
+			}
+			drawn++
+			if got != ids[at] && !near {
+				t.Fatalf("%+v: %.9f draws %d, expected %d of %v with %.4f", p, u, got, ids[at], ids, prob)
+			}
 		}
-		chi2 := 0.0
-		for i, id := range ids {
-			want := prob[i] * n
-			d := float64(count[id]) - want
-			chi2 += d * d / want
-			delete(count, id)
-		}
-		if len(count) > 0 {
-			t.Fatalf("%+v: ids %v were drawn, only %v are left by the filters", p, count, ids)
-		}
-		// Chi-squared with k-1 degrees of freedom has mean k-1 and variance 2(k-1).
-		if k := float64(len(ids) - 1); chi2 > k+6*math.Sqrt(2*k)+6 {
-			t.Errorf("%+v: chi-squared is %.1f for %d ids", p, chi2, len(ids))
+	}
+	if drawn != 200*2000 {
+		t.Errorf("%d samples were compared", drawn)
+	}
+}
+
+// A token whose probability is min-p times that of the best one stays, a token just below it goes.
+func TestMinPAtTie(t *testing.T) {
+	below := func(x float32) float32 { return math.Nextafter32(x, -100) }
+	for _, c := range []struct {
+		logits []float32
+		minP   float64
+		want   []int32
+	}{
+		{[]float32{2, 2, below(2), 1}, 1, []int32{0, 1}},
+		{[]float32{2, 1, below(1), 1}, math.Exp(-1), []int32{0, 1, 3}}, // e^-1 and its logarithm are exact to the last bit
+		{[]float32{below(-2), 0, -2, -1}, math.Exp(-2), []int32{1, 2, 3}},
+	} {
+		for _, p := range []Params{{Temp: 9, TopP: 1, MinP: c.minP}, {Temp: 9, TopP: 1, TopK: 4, MinP: c.minP}, {Temp: 9, TopP: 1, TopK: 3, MinP: c.minP},
+			{Temp: 9, TopP: 0.999999, MinP: c.minP}} {
+			s := NewSampler(p)
+			seen := map[int32]bool{}
+			for range 500 {
+				seen[s.Sample(c.logits, nil)] = true
+			}
+			want := c.want
+			if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, want) {
+				t.Errorf("%v %+v: %v are left, expected %v", c.logits, p, got, want)
+			}
 		}
 	}
 }

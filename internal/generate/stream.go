@@ -36,7 +36,7 @@ type Options struct {
 	IgnoreEOG bool // tokens that end a text are never drawn
 
 	Sample   Params
-	LogProbs int // above 0: log probability of each token and of the most probable ones, this many
+	LogProbs int // above 0: log probability of each token and of the most probable ones, this many; the model's own, before Sample changes any
 
 	// StartOfText says that the new text begins a text: SentencePiece's first space is dropped. After a prompt it is part of the text.
 	StartOfText bool

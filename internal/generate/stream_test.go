@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -301,6 +302,27 @@ func TestEventsWithLogProbs(t *testing.T) {
 }
 
 // A token allocates nothing.
+// Log probabilities are the model's own: neither the penalty, nor tokens that may not come, nor filters, nor the temperature change them.
+func TestLogProbsBeforeEverything(t *testing.T) {
+	m := builtin(t)
+	say := pieces(t, m, "O")
+	s := newSeq(newScript(m, 2, say))
+	z := math.Log(float64(s.vocab-1) + math.E) // one logit is 1, all others are 0
+	n := 0
+	_, err := m.Generate(context.Background(), s, Options{Prompt: []int32{1, say[0]}, MaxNew: 4, IgnoreEOG: true, LogProbs: 2,
+		Sample: Params{Temp: 0.1, TopK: 3, TopP: 0.5, MinP: 0.2, RepeatPenalty: 1.3, RepeatLastN: -1}}, func(ev Event) error {
+		if ev.ID != say[0] || math.Abs(ev.LogProb-(1-z)) > 1e-12 || ev.Top[0].ID != say[0] || math.Abs(ev.Top[0].LogProb-(1-z)) > 1e-12 ||
+			math.Abs(ev.Top[1].LogProb+z) > 1e-12 {
+			t.Errorf("token %d has %v, expected %d with %v; top %v", ev.ID, ev.LogProb, say[0], 1-z, ev.Top)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != 4 {
+		t.Errorf("%d tokens, %v", n, err)
+	}
+}
+
 func TestGenerateAllocations(t *testing.T) {
 	m := builtin(t)
 	say := pieces(t, m, "O|n|c|e| the")
