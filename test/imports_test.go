@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"internal/cost":     {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/synth", "internal/walk"},
 	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/quant", "internal/template", "internal/tokenizer"},
 	"internal/cli":      {"internal/isa"},
+	"internal/lineedit": {},
 	"internal/testkit":  {},
 }
 
