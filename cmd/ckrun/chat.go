@@ -18,7 +18,9 @@ import (
 	"ck/internal/generate"
 )
 
-const chatLong = `Talks with a model that has a chat template. On a terminal there are line editing, history and commands; /help lists them. Ctrl-C stops an answer, Ctrl-D ends the chat.
+const chatLong = `Talks with a model that has a chat template. On a terminal there are line editing, history and commands; /help lists them. Ctrl-C stops an answer or drops what is typed; in an empty line it ends the chat, as Ctrl-D does.
+
+The keys are those of a shell; Ctrl-R looks for an older message. What is typed is kept for later chats: --history.
 
 With piped stdin it reads messages as JSON, {"role": "user", "content": "Hello"} or arrays of them, and answers after each user turn, unless the same array holds the answer.`
 

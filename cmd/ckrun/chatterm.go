@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"golang.org/x/term"
 
 	"ck/internal/cli"
 	"ck/internal/generate"
@@ -30,173 +27,22 @@ var commands = []struct {
 }
 
 const chatHelp = `A line that ends with \ goes on in the next one; in a message that comes back with Up, ⏎ is the end of a line. // at its beginning stands for a / that is no command.
-Ctrl-C stops an answer, Ctrl-D ends.
+Keys are those of a shell: Ctrl-R looks for an older message, Alt-Enter begins a new line, Ctrl-Y brings back what Ctrl-C or Ctrl-K took.
+Ctrl-C stops an answer or drops what is typed; in an empty line it ends the chat, as Ctrl-D does.
 `
-
-// editor reads lines from the terminal with line editing and history. The terminal is raw only while a line is typed, so that Ctrl-C is a
-// signal while an answer comes.
-type editor struct {
-	in    *os.File
-	out   *os.File
-	t     *term.Terminal
-	state *term.State
-	past  history
-	lines []string // of the message so far, without the one that is typed
-}
-
-// history holds the messages for the Up and Down keys, each on one line.
-type history struct {
-	lines    []string // oldest first
-	recalled bool     // one of several lines was shown
-}
-
-const (
-	historyMax = 100
-	historyEnd = "⏎" // of a line within a message
-)
-
-// Add does nothing: the terminal knows lines only, and remember gets messages.
-func (h *history) Add(string) {}
-
-// Len is part of term.History.
-func (h *history) Len() int { return len(h.lines) }
-
-// At is the message i messages ago.
-func (h *history) At(i int) string {
-	s := h.lines[len(h.lines)-1-i]
-	h.recalled = h.recalled || strings.Contains(s, historyEnd)
-	return s
-}
-
-func (h *history) remember(text string) {
-	text = strings.ReplaceAll(text, "\n", historyEnd)
-	if strings.TrimSpace(text) == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == text {
-		return
-	}
-	h.lines = append(h.lines[max(len(h.lines)-historyMax+1, 0):], text)
-}
-
-// keyCancel is what Ctrl-C becomes on its way to term.Terminal, which takes Ctrl-C for the end: a control character that it does not know
-// and hands to the callback.
-const keyCancel = 0x1c
-
-func newEditor(app *cli.App) *editor {
-	e := &editor{in: app.In, out: app.Out}
-	if !cli.IsTerminal(app.Out) {
-		e.out = app.Err // answers go to a file or pipe; typing stays visible
-	}
-	e.t = term.NewTerminal(e, "> ")
-	e.t.History = &e.past
-	e.t.AutoCompleteCallback = e.key
-	app.OnExit(e.restore)
-	return e
-}
-
-// Read reads keys.
-func (e *editor) Read(b []byte) (int, error) {
-	n, err := e.in.Read(b)
-	for i := range n {
-		if b[i] == 3 {
-			b[i] = keyCancel
-		}
-	}
-	return n, err
-}
-
-func (e *editor) Write(b []byte) (int, error) { return e.out.Write(b) }
-
-// key clears the message on Ctrl-C and completes commands on Tab.
-func (e *editor) key(line string, pos int, key rune) (string, int, bool) {
-	switch {
-	case key == keyCancel:
-		switch {
-		case len(e.lines) > 0:
-			e.lines = nil
-			e.t.SetPrompt("> ")
-			fmt.Fprint(e.t, "[the message is dropped]\n")
-		case line == "":
-			fmt.Fprint(e.t, "[Ctrl-D ends the chat]\n")
-		}
-		return "", 0, true
-	case key == '\t' && strings.HasPrefix(line, "/"):
-		match := ""
-		for _, c := range commands {
-			if strings.HasPrefix(c.name, line) {
-				if match != "" {
-					return line, pos, true
-				}
-				match = c.name
-			}
-		}
-		if match != "" {
-			return match + " ", len(match) + 1, true
-		}
-	}
-	return line, pos, key == '\t'
-}
-
-func (e *editor) restore() {
-	if e.state != nil {
-		e.t.SetBracketedPasteMode(false)
-		term.Restore(int(e.in.Fd()), e.state)
-		e.state = nil
-	}
-}
-
-// line reads one message, which may have several lines: pasted ones, or lines that end with a backslash. io.EOF is Ctrl-D.
-func (e *editor) line() (string, error) {
-	if w, h, err := term.GetSize(int(e.out.Fd())); err == nil && w > 0 {
-		e.t.SetSize(w, h)
-	}
-	state, err := term.MakeRaw(int(e.in.Fd()))
-	if err != nil {
-		return "", err
-	}
-	e.state = state
-	defer e.restore()
-	e.t.SetBracketedPasteMode(true)
-	e.t.SetPrompt("> ")
-	e.past.recalled, e.lines = false, nil
-	for {
-		s, err := e.t.ReadLine()
-		pasted := errors.Is(err, term.ErrPasteIndicator)
-		if err != nil && !pasted {
-			return "", err
-		}
-		more, goesOn := strings.CutSuffix(s, `\`)
-		if !pasted && !goesOn {
-			text := strings.Join(append(e.lines, s), "\n")
-			e.past.remember(text)
-			if e.past.recalled {
-				text = strings.ReplaceAll(text, historyEnd, "\n")
-			}
-			return text, nil
-		}
-		if pasted {
-			more = s
-		}
-		e.lines = append(e.lines, more)
-		e.t.SetPrompt("… ")
-	}
-}
 
 // terminal chats on a terminal until Ctrl-D.
 func (c *talk) terminal(ctx context.Context) error {
-	ed := newEditor(c.p.app)
+	ed := newEditor(c.p)
 	if !c.p.app.Common.Quiet {
-		fmt.Fprintf(ed.out, "%s. /help lists commands, Ctrl-D ends.\n", cli.Escape(c.m.Name))
+		fmt.Fprintf(ed.Out, "%s. /help lists commands, Ctrl-D ends.\n", cli.Escape(c.m.Name))
 	}
 	for ctx.Err() == nil {
-		text, err := ed.line()
-		switch {
-		case errors.Is(err, io.EOF):
-			_, err := fmt.Fprintln(ed.out)
-			return err
-		case err != nil:
-			return err
+		text, err := c.message(ctx, ed)
+		if err == nil {
+			err = c.said(ctx, text)
 		}
-		err = c.said(ctx, text)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) { // Ctrl-D, /quit
 			return nil
 		}
 		if err != nil {

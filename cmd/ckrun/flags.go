@@ -38,6 +38,7 @@ type options struct {
 	logprobs                                    int
 	logits                                      string
 	explain                                     string // a class of plans
+	history                                     string // a file, none, or empty for the default
 
 	// engine
 	ubatch, threadsBatch int
@@ -86,6 +87,7 @@ func (o *options) flags(c *cobra.Command) {
 	g.Text(&o.logits, "logits", "", "", "FILE", "write the logits of all prompt rows: float32, little endian, [rows, vocabulary]")
 	g.Bool(&o.force, "force", "", "overwrite the file of --logits")
 	o.statFlag(g)
+	o.historyFlag(g)
 	g.Enum(&o.explain, "explain", "", "", "ROWS", []string{"one", "few", "many"}, "print the plan for one row, few or many, and stop")
 	g.Optional("explain", "one")
 
@@ -95,7 +97,9 @@ func (o *options) flags(c *cobra.Command) {
 func (o *options) chatFlags(c *cobra.Command) {
 	o.templateFlags(cli.NewGroup(c.Flags(), "Prompt"))
 	o.generationFlags(c)
-	o.statFlag(cli.NewGroup(c.Flags(), "Output"))
+	g := cli.NewGroup(c.Flags(), "Output")
+	o.statFlag(g)
+	o.historyFlag(g)
 	o.engineFlags(c)
 }
 
@@ -143,6 +147,10 @@ func (o *options) generationFlags(c *cobra.Command) {
 
 func (o *options) statFlag(g cli.Group) {
 	g.Bool(&o.stat, "stat", "", "speeds and memory on stderr, at the end")
+}
+
+func (o *options) historyFlag(g cli.Group) {
+	g.Text(&o.history, "history", "", "", "FILE", "where a chat on a terminal keeps what was typed, the last 1000 messages; none: nowhere; default: $XDG_STATE_HOME/ck/history")
 }
 
 func (o *options) engineFlags(c *cobra.Command) {
