@@ -77,6 +77,9 @@ func (p *program) runChoices(ctx context.Context, m *generate.Model, e *engine.E
 	if err != nil {
 		return err
 	}
+	if text := m.LostText(); text != "" {
+		p.app.Warn("%s: %s", s.name, text)
+	}
 	bar := p.app.NewProgress("scoring", "questions", int64(len(items)))
 	list, err := s.score(questions, bar.At)
 	bar.Done()

@@ -82,7 +82,10 @@ func TestChoicesByDefinition(t *testing.T) {
 				if i < 2 {
 					text = q.item.Context + " " + c
 				}
-				whole := m.EncodePrompt(text, generate.Encoding{})
+				whole, err := m.EncodePrompt(text, generate.Encoding{})
+				if err != nil {
+					t.Fatal(err)
+				}
 				if !slices.Equal(whole, slices.Concat(q.context, q.choices[j])) {
 					t.Errorf("question %d, choice %d: ids %v and %v, want %v", i, j, q.context, q.choices[j], whole)
 				}
@@ -123,7 +126,7 @@ func TestChoicesEncode(t *testing.T) {
 	s := &scoring{ctx: context.Background(), e: e, tok: m.Tok, ubatch: 512, name: "f", limit: 20}
 	// The space at the question's end belongs to the choice's first token: what is common ends before it.
 	q, err := s.encode(&measure.Item{Context: "The dog ", Choices: []string{"was", "ran"}})
-	if alone := m.EncodePrompt("The dog ", generate.Encoding{}); err != nil || len(q.context) >= len(alone) || len(q.choices[0]) != 1 {
+	if alone, err2 := m.EncodePrompt("The dog ", generate.Encoding{}); err2 != nil || err != nil || len(q.context) >= len(alone) || len(q.choices[0]) != 1 {
 		t.Errorf("%v and %v, the question alone is %v; %v", q.context, q.choices, alone, err)
 	}
 	long := measure.Item{Line: 7, Context: strings.Repeat("dog ", 30), Choices: []string{"a", "b"}}

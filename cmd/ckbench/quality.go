@@ -170,7 +170,14 @@ type evaluation struct {
 // prepare cuts the text into blocks and opens the bases.
 func (x *evaluation) prepare(text string) error {
 	o := &x.p.quality
-	x.ids, x.per = x.m.EncodePrompt(text, generate.Encoding{}), o.block
+	var err error
+	if x.ids, err = x.m.EncodePrompt(text, generate.Encoding{}); err != nil {
+		return err
+	}
+	if s := x.m.LostText(); s != "" {
+		x.p.app.Warn("%s: %s", o.file, s)
+	}
+	x.per = o.block
 	n := len(x.ids) / x.per
 	if n == 0 {
 		return cli.Input("%s: has %d tokens, a block takes %d; give more text or a smaller --ctx-size", o.file, len(x.ids), x.per)
@@ -184,7 +191,6 @@ func (x *evaluation) prepare(text string) error {
 			x.ids[b*x.per] = id
 		}
 	}
-	var err error
 	if x.facts, err = factsOf(x.m); err != nil {
 		return err
 	}

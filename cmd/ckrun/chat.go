@@ -103,6 +103,7 @@ func (c *talk) answer(ctx context.Context, text string, emit func(generate.Event
 		res, err = c.s.Answer(ctx, opt, emit)
 	}
 	if err == nil {
+		c.p.warnLost(c.m)
 		c.last = res
 	}
 	return res, err
@@ -213,7 +214,7 @@ func (c *talk) answerLine(ctx context.Context) error {
 	}
 	res, err := c.answer(ctx, "", show)
 	if long := (*generate.TooLongError)(nil); errors.As(err, &long) {
-		return cli.Input("the conversation has %d tokens, the context %d, and an answer needs room; raise -c or send fewer messages", long.Tokens, long.Context)
+		return cli.Input("the conversation has %s, the context %d, and an answer needs room; raise -c or send fewer messages", long.Count(), long.Context)
 	}
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func (c *talk) mend(err error) error {
 	}
 	var long *generate.TooLongError
 	if errors.As(err, &long) {
-		c.hint("the conversation has %d tokens, the context %d, and an answer needs room; /undo or /reset makes it, -c has more", long.Tokens, long.Context)
+		c.hint("the conversation has %s, the context %d, and an answer needs room; /undo or /reset makes it, -c has more", long.Count(), long.Context)
 		return nil
 	}
 	if code := c.p.app.Code(err); code == cli.ExitInternal || code == cli.ExitPipe || code == cli.ExitResource && !isCommandError(err) {

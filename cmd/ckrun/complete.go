@@ -65,6 +65,9 @@ func (p *program) prompt(cmd *cobra.Command, m *generate.Model, words []string, 
 		return request{}, err
 	}
 	r, err := p.request(m, text, limit)
+	if err == nil {
+		p.warnLost(m)
+	}
 	if err == nil && len(r.ids) == 0 {
 		err = cli.Usage("the prompt is empty, and the model begins with no token of its own; give words")
 	}

@@ -196,12 +196,19 @@ func (p *program) request(m *generate.Model, text string, limit int) (request, e
 	if err != nil {
 		return request{}, err
 	}
+	enc := o.encoding()
+	if o.truncate == "" && !o.show {
+		enc.Max = limit
+	}
 	if t == nil {
-		r := request{m.EncodePrompt(text, o.encoding()), text}
-		return p.cutIDs(m, r, limit), nil
+		ids, err := m.EncodePrompt(text, enc)
+		if err != nil {
+			return request{}, err
+		}
+		return p.cutIDs(m, request{ids, text}, limit), nil
 	}
 	render := func(text string) (request, error) {
-		r, err := m.RenderPrompt(t, o.system, text, generate.RenderOptions{Encoding: o.encoding()})
+		r, err := m.RenderPrompt(t, o.system, text, generate.RenderOptions{Encoding: enc})
 		return request{r.IDs, r.Text}, err
 	}
 	r, err := render(text)
@@ -247,13 +254,20 @@ func (p *program) cutIDs(m *generate.Model, r request, limit int) request {
 // cutText cuts the user's text so that its rendering fits. Cut text is not encoded as a part of the whole was, so it is tried again
 // where the rendering is still too long. Where the template alone leaves no room, the prompt stays too long.
 func (p *program) cutText(m *generate.Model, r request, render func(string) (request, error), text string, limit int) (request, error) {
-	encode := func() []int32 { return m.EncodePrompt(text, generate.Encoding{NoBOS: true}) }
+	encode := func() ([]int32, error) { return m.EncodePrompt(text, generate.Encoding{NoBOS: true}) }
 	was := len(r.ids)
-	frame := was - len(encode()) // tokens of the template
+	ids, err := encode()
+	if err != nil {
+		return r, err
+	}
+	frame := was - len(ids) // tokens of the template
 	// If the template takes more than half, the text and the answer share the rest.
 	n := max(p.o.room(limit), (limit+frame)/2)
 	for !p.o.fits(r, limit) || len(r.ids) > n && len(r.ids) < was {
-		ids, over := encode(), max(len(r.ids)-n, 1)
+		over := max(len(r.ids)-n, 1)
+		if ids, err = encode(); err != nil {
+			return r, err
+		}
 		if over >= len(ids) {
 			break
 		}
@@ -263,7 +277,6 @@ func (p *program) cutText(m *generate.Model, r request, render func(string) (req
 			ids = ids[over:]
 		}
 		text = strings.ToValidUTF8(p.textOf(m, ids), "")
-		var err error
 		if r, err = render(text); err != nil {
 			return r, err
 		}
@@ -272,6 +285,13 @@ func (p *program) cutText(m *generate.Model, r request, render func(string) (req
 		p.warnCut(was, limit, len(r.ids))
 	}
 	return r, nil
+}
+
+// warnLost says once that parts of the texts so far have no tokens.
+func (p *program) warnLost(m *generate.Model) {
+	if s := m.LostText(); s != "" {
+		p.app.Warn("%s", s)
+	}
 }
 
 func (p *program) warnCut(was, limit, now int) {

@@ -27,7 +27,11 @@ func (p *program) tokenize(cmd *cobra.Command, words []string) error {
 	if err != nil {
 		return err
 	}
-	ids := m.EncodePrompt(text, p.o.encoding())
+	ids, err := m.EncodePrompt(text, p.o.encoding())
+	if err != nil {
+		return err
+	}
+	p.warnLost(m)
 	if !p.app.Common.JSON {
 		return p.printIDs(ids)
 	}

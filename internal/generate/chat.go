@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -22,17 +23,63 @@ type Message struct {
 type Encoding struct {
 	NoBOS   bool // no token of a text's beginning, whatever file and template say
 	Special bool // the text of special tokens in the user's text becomes these tokens
+	Max     int  // ids; a text that is certain to have more is refused before it is encoded. 0: no limit
 }
 
 // EncodePrompt returns the ids of a plain text, with BOS and EOS as the file says. A text that begins with BOS itself, with
-// enc.Special, gets no second one.
-func (m *Model) EncodePrompt(text string, enc Encoding) []int32 {
+// enc.Special, gets no second one. Errors are *InputError: see encode.
+func (m *Model) EncodePrompt(text string, enc Encoding) ([]int32, error) {
 	opt := tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: enc.Special}
-	ids := m.Tok.Encode(nil, text, opt)
+	ids, err := m.encode([]tokenizer.Part{{Text: text, Special: enc.Special}}, text, enc, opt)
+	if err != nil {
+		return nil, err
+	}
 	if bos, ok := m.Tok.BOS(); ok && m.Tok.AddBOS() && ids[0] == bos && (enc.NoBOS || len(ids) > 1 && ids[1] == bos) {
 		ids = ids[1:]
 	}
-	return ids
+	return ids, nil
+}
+
+// encode returns the ids of parts, which text joins. It is an error (an *InputError) if they are certain to be more than enc.Max, around
+// a *TooLongError, and if nothing is left of the text because the vocabulary lacks its bytes.
+func (m *Model) encode(parts []tokenizer.Part, text string, enc Encoding, opt tokenizer.EncodeOptions) ([]int32, error) {
+	if n := m.Tok.AtLeast(text); enc.Max > 0 && n > enc.Max {
+		return nil, &InputError{&TooLongError{Tokens: n, Context: enc.Max, AtLeast: true}}
+	}
+	ids := m.Tok.EncodeParts(nil, parts, opt)
+	if frame := m.Tok.EncodeParts(nil, nil, opt); text != "" && len(ids) == len(frame) {
+		if lost := m.Tok.Lost(); len(lost) > 0 {
+			return nil, inputf("%s: the vocabulary has no token for %s: nothing is left of the text; take another model file", m.Name, bytesText(lost))
+		}
+	}
+	return ids, nil
+}
+
+// LostText says once, for a warning, which bytes of the texts so far were dropped; "" if there is nothing to say.
+func (m *Model) LostText() string {
+	lost := m.Tok.Lost()
+	if len(lost) == 0 || m.saidLost {
+		return ""
+	}
+	m.saidLost = true
+	return "the vocabulary has no token for " + bytesText(lost) + ": what the text has of them is dropped"
+}
+
+// bytesText lists bytes, not too many.
+func bytesText(list []byte) string {
+	const most = 8
+	words := make([]string, 0, most)
+	for _, b := range list[:min(most, len(list))] {
+		words = append(words, fmt.Sprintf("0x%02x", b))
+	}
+	s := "byte " + strings.Join(words, ", ")
+	if len(list) > 1 {
+		s = "bytes " + strings.Join(words, ", ")
+	}
+	if len(list) > most {
+		s += fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return s
 }
 
 // StartsText reports whether what follows ids begins a text: there is nothing but control tokens.
@@ -96,7 +143,9 @@ func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptio
 		whole.WriteString(p.Text)
 	}
 	r := Rendering{Text: whole.String()}
-	r.IDs = m.Tok.EncodeParts(nil, parts, tokenizer.EncodeOptions{})
+	if r.IDs, err = m.encode(parts, r.Text, opt.Encoding, tokenizer.EncodeOptions{}); err != nil {
+		return Rendering{}, err
+	}
 	// The template may have written BOS; else it is added where the file asks for it.
 	if id, ok := m.Tok.BOS(); ok && m.Tok.AddBOS() && !opt.NoBOS && (len(r.IDs) == 0 || r.IDs[0] != id) {
 		r.IDs = slices.Insert(r.IDs, 0, id)
@@ -156,7 +205,9 @@ func (s *Session) Ask(ctx context.Context, text string, o Options, emit func(Eve
 // Answer generates an answer to the conversation and adds it as the assistant's turn, also the beginning of one that was interrupted
 // or broke off with an error, if there is any. Prompt, Seq, Reuse and StartOfText of o are set here.
 func (s *Session) Answer(ctx context.Context, o Options, emit func(Event) error) (Result, error) {
-	r, err := s.Prompt()
+	opt := s.Render
+	opt.Max = o.Context
+	r, err := s.m.Render(s.tmpl, conversation(s.System, s.Messages...), opt)
 	if err != nil {
 		return Result{}, err
 	}

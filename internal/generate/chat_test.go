@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"ck/internal/engine"
 	"ck/internal/template"
+	"ck/internal/tokenizer"
 )
 
 // logitsOf evaluates ids in a sequence of their own and returns the last row's logits.
@@ -202,13 +204,13 @@ func TestBOSOnce(t *testing.T) {
 			t.Errorf("template %s BOS, --no-bos: ids %v, %v", name, r.IDs, err)
 		}
 	}
-	if ids := m.EncodePrompt("", Encoding{}); !slices.Equal(ids, []int32{bos}) {
+	if ids := encodePrompt(t, m, "", Encoding{}); !slices.Equal(ids, []int32{bos}) {
 		t.Errorf("the empty prompt is %v", ids)
 	}
-	if ids := m.EncodePrompt("", Encoding{NoBOS: true}); len(ids) != 0 {
+	if ids := encodePrompt(t, m, "", Encoding{NoBOS: true}); len(ids) != 0 {
 		t.Errorf("the empty prompt without BOS is %v", ids)
 	}
-	if with, without := m.EncodePrompt("a <s>", Encoding{Special: true}), m.EncodePrompt("a <s>", Encoding{}); len(controlIDs(m, with)) != 2 || len(controlIDs(m, without)) != 1 {
+	if with, without := encodePrompt(t, m, "a <s>", Encoding{Special: true}), encodePrompt(t, m, "a <s>", Encoding{}); len(controlIDs(m, with)) != 2 || len(controlIDs(m, without)) != 1 {
 		t.Errorf("special: %v, plain: %v", with, without)
 	}
 }
@@ -250,5 +252,64 @@ func TestBuiltinTemplates(t *testing.T) {
 	r, err := m.Render(tmpl, conv, RenderOptions{})
 	if want := "S\n U1 A1\nU2"; err != nil || r.Text != want {
 		t.Errorf("the built-in model's template: %q, %v, expected %q", r.Text, err, want)
+	}
+}
+
+// A text that is certain to be longer than the context is refused before it is encoded, plain or in a template, with both numbers.
+func TestTooLongBeforeEncoding(t *testing.T) {
+	m := vocabOnly(t, "qwen2")
+	tmpl, err := m.FindTemplate("chatml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("<|im_end|>", 1<<18)
+	for _, special := range []bool{false, true} {
+		enc := Encoding{Special: special, Max: 16384}
+		_, plain := m.EncodePrompt(text, enc)
+		_, turn := m.RenderPrompt(tmpl, "", text, RenderOptions{Encoding: enc})
+		s := m.NewSession(newScript(m, 1, []int32{0}), tmpl)
+		s.Render.Special = special
+		_, answer := s.Ask(context.Background(), text, Options{Context: 16384}, nil)
+		for name, err := range map[string]error{"plain": plain, "turn": turn, "answer": answer} {
+			var long *TooLongError
+			if in := (*InputError)(nil); !errors.As(err, &in) || !errors.As(err, &long) || !long.AtLeast || long.Context != 16384 || long.Tokens <= 16384 || long.Tokens > 1<<18 ||
+				!strings.Contains(err.Error(), "at least 2") {
+				t.Errorf("%s, special %v: %v", name, special, err)
+			}
+		}
+	}
+	if ids, err := m.EncodePrompt(text[:10*16384], Encoding{Special: true, Max: 16384}); err != nil || len(ids) != 16384 {
+		t.Errorf("a text that fits: %d ids, %v", len(ids), err)
+	}
+}
+
+// A vocabulary that lacks bytes says so once; one that leaves nothing of a text is blamed.
+func TestLostText(t *testing.T) {
+	const file = `{"added_tokens":[{"id":3,"content":"<s>","special":true}],"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}%s}`
+	for _, post := range []string{"", `,"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[3]}}}`} {
+		tok, err := tokenizer.FromJSON([]byte(fmt.Sprintf(file, post)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Model{Tok: tok, Name: "m.gguf"}
+		if ids, err := m.EncodePrompt("ab", Encoding{}); err != nil || len(ids) == 0 || m.LostText() != "" {
+			t.Errorf("%v, %v, %q", ids, err, m.LostText())
+		}
+		if _, err := m.EncodePrompt("ab c", Encoding{}); err != nil {
+			t.Error(err)
+		}
+		if got := m.LostText(); !strings.Contains(got, "no token for bytes 0x20, 0x63:") || m.LostText() != "" {
+			t.Errorf("%q, then %q", got, m.LostText())
+		}
+		var in *InputError
+		if _, err := m.EncodePrompt("ccc", Encoding{}); !errors.As(err, &in) || !strings.Contains(err.Error(), "m.gguf: the vocabulary has no token for bytes 0x20, 0x63: nothing is left") {
+			t.Errorf("nothing is left: %v", err)
+		}
+		if _, err := m.EncodePrompt("", Encoding{}); err != nil {
+			t.Errorf("the empty text: %v", err)
+		}
+	}
+	if got := bytesText([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}); got != "bytes 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08 and 2 more" {
+		t.Error(got)
 	}
 }

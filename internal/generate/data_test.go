@@ -48,7 +48,7 @@ func TestPublishedText(t *testing.T) {
 	}
 	for _, path := range []string{testkit.Data(t, "models/stories260K/model.gguf"), testkit.Data(t, "models/stories260K/hf"), ""} {
 		m, e := openEngine(t, path, 1)
-		prompt := m.EncodePrompt("", Encoding{})
+		prompt := encodePrompt(t, m, "", Encoding{})
 		if !slices.Equal(prompt, ids[:1]) {
 			t.Fatalf("%q: the empty prompt is %v, expected %v", path, prompt, ids[:1])
 		}
@@ -81,7 +81,7 @@ func TestTrainedQwen3(t *testing.T) {
 	readJSON(t, "models/trained-qwen3/expected_greedy.json", &want)
 	for _, form := range []string{"model.gguf", "hf"} {
 		m, e := openEngine(t, testkit.Data(t, "models/trained-qwen3/"+form), 1)
-		prompt := m.EncodePrompt(want.Start, Encoding{})
+		prompt := encodePrompt(t, m, want.Start, Encoding{})
 		res, err := m.Generate(context.Background(), e, Options{Prompt: prompt, Seq: e.NewSeq(), MaxNew: len(want.IDs) - len(prompt)}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +101,7 @@ func TestSeedAndThreads(t *testing.T) {
 	for threads := 1; threads <= 2; threads++ {
 		m, e := openEngine(t, "", threads)
 		for seed := range uint64(4) {
-			o := Options{Prompt: m.EncodePrompt("Once upon", Encoding{}), Seq: e.NewSeq(), MaxNew: 30}
+			o := Options{Prompt: encodePrompt(t, m, "Once upon", Encoding{}), Seq: e.NewSeq(), MaxNew: 30}
 			if seed > 0 {
 				o.Sample = DefaultParams()
 				o.Sample.Seed = seed

@@ -29,6 +29,7 @@ type Model struct {
 
 	named    map[string]string // further templates of the model
 	bos, eos string            // texts that templates see
+	saidLost bool
 }
 
 // InputError says that an input cannot be used: it is missing, damaged, unsupported or too long.

@@ -95,14 +95,25 @@ func (p Phase) Rate() float64 {
 }
 
 // TooLongError says that a prompt does not fit into the context, or leaves no room for a new token.
-type TooLongError struct{ Tokens, Context int }
+type TooLongError struct {
+	Tokens, Context int
+	AtLeast         bool // the prompt was not encoded: it has this many tokens or more
+}
+
+// Count is the number of tokens in words.
+func (e *TooLongError) Count() string {
+	if e.AtLeast {
+		return fmt.Sprintf("at least %d tokens", e.Tokens)
+	}
+	return fmt.Sprintf("%d tokens", e.Tokens)
+}
 
 func (e *TooLongError) Error() string {
 	if e.Tokens == e.Context {
-		return fmt.Sprintf("the prompt has %d tokens, the context %d: there is no room for a new one; raise -c, cut the prompt with --truncate, or evaluate it alone with -n 0",
-			e.Tokens, e.Context)
+		return fmt.Sprintf("the prompt has %s, the context %d: there is no room for a new one; raise -c, cut the prompt with --truncate, or evaluate it alone with -n 0",
+			e.Count(), e.Context)
 	}
-	return fmt.Sprintf("the prompt has %d tokens, the context %d; raise -c or cut the prompt with --truncate", e.Tokens, e.Context)
+	return fmt.Sprintf("the prompt has %s, the context %d; raise -c or cut the prompt with --truncate", e.Count(), e.Context)
 }
 
 // CheckRoom returns an *InputError around a *TooLongError if a prompt of so many tokens does not fit into a context (0: any does) together
@@ -111,7 +122,7 @@ func CheckRoom(prompt, context, maxNew int) error {
 	if context <= 0 || prompt < context || prompt == context && maxNew == 0 {
 		return nil
 	}
-	return &InputError{&TooLongError{prompt, context}}
+	return &InputError{&TooLongError{Tokens: prompt, Context: context}}
 }
 
 // Generate evaluates the prompt and draws tokens until an end. emit gets each token as it comes; its error ends the generation and is

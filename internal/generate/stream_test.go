@@ -68,6 +68,16 @@ func builtin(t testing.TB) *Model {
 	return m
 }
 
+// encodePrompt is m.EncodePrompt of a text that can be encoded.
+func encodePrompt(t testing.TB, m *Model, text string, enc Encoding) []int32 {
+	t.Helper()
+	ids, err := m.EncodePrompt(text, enc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 // ids are the tokens of a text in the middle of another: pieces that are joined by |.
 func pieces(t testing.TB, m *Model, text string) []int32 {
 	t.Helper()
@@ -392,7 +402,7 @@ func (m *meter) Done()              { m.done++ }
 // generation after it.
 func TestProgress(t *testing.T) {
 	m, e := openEngine(t, "", 1)
-	prompt := m.EncodePrompt("Once upon a time there was a little girl", Encoding{})
+	prompt := encodePrompt(t, m, "Once upon a time there was a little girl", Encoding{})
 	run := func(o Options) Result {
 		o.Prompt, o.Seq, o.MaxNew = prompt, e.NewSeq(), 8
 		res, err := m.Generate(context.Background(), e, o, nil)
@@ -431,13 +441,13 @@ func TestProgress(t *testing.T) {
 func TestBOSNotTwice(t *testing.T) {
 	m := builtin(t)
 	defer m.Close()
-	one := m.EncodePrompt("", Encoding{})
+	one := encodePrompt(t, m, "", Encoding{})
 	for text, want := range map[string]int{"<s>": 1, "<s><s>": 2, "": 1} {
-		if got := m.EncodePrompt(text, Encoding{Special: true}); len(got) != want || got[0] != one[0] {
+		if got := encodePrompt(t, m, text, Encoding{Special: true}); len(got) != want || got[0] != one[0] {
 			t.Errorf("%q: %v", text, got)
 		}
 	}
-	if got := m.EncodePrompt("<s>", Encoding{Special: true, NoBOS: true}); !slices.Equal(got, one) {
+	if got := encodePrompt(t, m, "<s>", Encoding{Special: true, NoBOS: true}); !slices.Equal(got, one) {
 		t.Errorf("without BOS: %v", got)
 	}
 }

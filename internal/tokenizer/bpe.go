@@ -190,9 +190,10 @@ func (t *Tokenizer) initial(m *merger, word string) {
 		}
 		_, n := utf8.DecodeRuneInString(word[i:])
 		id := t.findString(word[i : i+n])
-		if id >= 0 || t.spans {
+		switch {
+		case id >= 0 || t.spans || !t.hasBytes(word[i:i+n]): // a character that bytes cannot stand for is one unknown token
 			push(i, id)
-		} else {
+		default:
 			for j := i; j < i+n; j++ {
 				push(j, t.bytes[word[j]])
 			}
@@ -202,6 +203,16 @@ func (t *Tokenizer) initial(m *merger, word string) {
 	if n := len(m.syms); n > 0 {
 		m.syms[n-1].next = -1
 	}
+}
+
+// hasBytes reports whether there is a token for each byte of c.
+func (t *Tokenizer) hasBytes(c string) bool {
+	for i := range len(c) {
+		if t.bytes[c[i]] < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // pair is the priority and the result of joining the neighbours l and r.
@@ -276,8 +287,17 @@ func (t *Tokenizer) emit(dst []int32, m *merger, word string, pos, end, id int32
 			dst = append(dst, t.bytes[b])
 		}
 	}
-	if len(dst) == n && t.unknown >= 0 && (n == 0 || dst[n-1] != t.unknown || !t.fuseUnknown) {
-		dst = append(dst, t.unknown)
+	switch {
+	case len(dst) == n && t.unknown >= 0:
+		if n == 0 || dst[n-1] != t.unknown || !t.fuseUnknown {
+			dst = append(dst, t.unknown)
+		}
+	case len(dst)-n < int(end-pos):
+		for _, b := range []byte(word[pos:end]) {
+			if t.bytes[b] < 0 {
+				t.lost[b/64].Or(1 << (b % 64))
+			}
+		}
 	}
 	return dst
 }

@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrUnsupported is wrapped by the errors about kinds of vocabulary that this package does not read (WordPiece, Unigram, ...).
 var ErrUnsupported = errors.New("not supported")
 
-// Tokenizer is one vocabulary with its rules. It does not change after construction and serves any number of goroutines.
+// Tokenizer is one vocabulary with its rules. But for what Lost says it does not change after construction; it serves any number of
+// goroutines.
 type Tokenizer struct {
 	vocab
 	form form
@@ -46,8 +48,10 @@ type Tokenizer struct {
 	bos, eos    int32 // -1: none
 	eog         map[int32]bool
 	trimDecoded bool // decoding drops the first space of a text
+	covers      int  // bytes of a text that a token can stand for, see AtLeast
 
 	pool pool
+	lost [4]atomic.Uint64 // bit set of the bytes that became nothing
 }
 
 // prefixing says when a space is put before a stretch of text between special tokens.
@@ -83,6 +87,9 @@ func (t *Tokenizer) Encode(dst []int32, text string, opt EncodeOptions) []int32 
 // EncodeParts appends the ids of the parts' joined text. Control tokens are cut only inside neighbouring parts that are
 // Special; ParseSpecial is not looked at. Words and merges cross the seams of parts, as they do in the joined text.
 func (t *Tokenizer) EncodeParts(dst []int32, parts []Part, opt EncodeOptions) []int32 {
+	if len(parts) == 1 {
+		return t.Encode(dst, parts[0].Text, EncodeOptions{AddSpecial: opt.AddSpecial, ParseSpecial: parts[0].Special})
+	}
 	var b strings.Builder
 	var runs [][2]int // trusted stretches
 	for _, p := range parts {
@@ -391,6 +398,7 @@ func (t *Tokenizer) finish(list []special, addBOS, addEOS bool) {
 	for _, k := range t.kind {
 		t.unused = t.unused || k == typeUnused
 	}
+	t.setCovers()
 }
 
 // checkID is an error unless id is a token; what names it.
