@@ -183,6 +183,9 @@ func (p *program) printRoofline(d *rooflineDoc) error {
 	d.Warnings = p.app.Warnings()
 	switch c := &p.app.Common; {
 	case c.JSONL:
+		if err := cli.PrintLines(p.app, "ck.bench.roofline.host/1", []measure.Host{d.Host}); err != nil {
+			return err
+		}
 		if err := cli.PrintLines(p.app, "ck.bench.roofline.peak/1", d.Peaks); err != nil {
 			return err
 		}

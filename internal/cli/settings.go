@@ -308,7 +308,9 @@ func (a *App) printConfig() error {
 	}
 	slices.SortFunc(list, func(x, y Setting) int { return strings.Compare(x.Key, y.Key) })
 	path, _ := a.configPath()
-	if a.Common.JSONL {
+	// ckrun has a --jsonl of its own.
+	lines := a.values["jsonl"].Value == "true" && (!a.Common.JSON || a.values["jsonl"].Source == sourceFlag)
+	if a.Common.JSONL || lines {
 		return PrintLines(a, "ck.config.setting/1", list)
 	}
 	if a.Common.JSON {
