@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"ck/internal/testkit"
 )
 
 // testApp is a small program with output in files.
@@ -546,7 +549,9 @@ func (ta *testApp) runNoOut(args ...string) (int, string, string) {
 }
 
 func TestInterrupts(t *testing.T) {
-	var s signals
+	var clock, asked atomic.Int64 // the test's own time, and how often somebody looked
+	s := signals{now: func() time.Time { asked.Add(1); return time.Unix(0, clock.Load()) }}
+	clock.Store(int64(time.Hour))
 	killed := make(chan bool, 1)
 	s.grace = time.Hour
 	ctx, stop := s.start(func(syscall.Signal) { killed <- true }, func() {})
@@ -558,29 +563,41 @@ func TestInterrupts(t *testing.T) {
 			if context.Cause(c) != ErrInterrupt {
 				t.Errorf("cause %v", context.Cause(c))
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(testkit.Hang):
 			t.Fatal("the context goes on")
 		}
+	}
+	seen := func(signals int64) { // waits until so many have arrived
+		t.Helper()
+		for start := time.Now(); asked.Load() < signals; time.Sleep(time.Millisecond) {
+			if time.Since(start) > testkit.Hang {
+				t.Fatalf("%d signals of %d have arrived", asked.Load(), signals)
+			}
+		}
+		s.mu.Lock() // the last one is done with
+		s.mu.Unlock()
 	}
 	inner, done := s.scope(ctx)
 	send(t, syscall.SIGINT)
 	wait(inner)
 	done()
+	clock.Add(int64(sameSignal - 1))
 	send(t, syscall.SIGINT) // too soon: the same one
-	time.Sleep(sameSignal + 50*time.Millisecond)
+	seen(2)
 	if ctx.Err() != nil {
 		t.Fatal("the program's context ended with the inner one")
 	}
+	clock.Add(int64(sameSignal))
 	send(t, syscall.SIGINT)
 	wait(ctx)
-	time.Sleep(sameSignal + 50*time.Millisecond)
+	clock.Add(int64(sameSignal))
 	if len(killed) > 0 {
 		t.Fatal("the first interrupt ends the program")
 	}
 	send(t, syscall.SIGINT)
 	select {
 	case <-killed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(testkit.Hang):
 		t.Fatal("the second interrupt does not end the program")
 	}
 }

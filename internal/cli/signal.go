@@ -19,6 +19,7 @@ type signals struct {
 	last  map[os.Signal]time.Time
 	ended syscall.Signal // the first signal that was meant for the program; 0: none
 	grace time.Duration
+	now   func() time.Time // of tests; nil: time.Now
 }
 
 const (
@@ -47,6 +48,9 @@ func (s *signals) start(end func(syscall.Signal), quit func()) (ctx context.Cont
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s.stack = []*canceler{{cancel: cancel}}
 	s.last = map[os.Signal]time.Time{}
+	if s.now == nil {
+		s.now = time.Now
+	}
 	if s.grace == 0 {
 		s.grace = graceDefault
 	}
@@ -85,8 +89,9 @@ func (s *signals) start(end func(syscall.Signal), quit func()) (ctx context.Cont
 func (s *signals) interrupt(sig os.Signal) outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	repeated := time.Since(s.last[sig]) < sameSignal
-	s.last[sig] = time.Now()
+	now := s.now()
+	repeated := now.Sub(s.last[sig]) < sameSignal
+	s.last[sig] = now
 	if repeated {
 		return nothing
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ck/internal/team/internal/readloop"
+	"ck/internal/testkit"
 )
 
 // cpusFor deals n workers to the CPUs that this process may use, several to one where there are fewer.
@@ -65,12 +66,23 @@ type paddedCounter struct {
 
 // stress lets every worker count, and after each barrier checks that all others counted as far.
 func stress(t *testing.T, tm *Team, rounds int) {
+	t.Helper()
+	stressUntil(t, tm, rounds, func(i int) bool { return i == rounds })
+}
+
+// stressUntil does so until enough(rounds) is true, or for most rounds, and returns their number.
+func stressUntil(t *testing.T, tm *Team, most int, enough func(rounds int) bool) (rounds int) {
+	t.Helper()
 	n := tm.Size()
 	counters := make([]paddedCounter, n)
 	var wrong atomic.Int64
+	last := most // worker 0 writes it before a barrier
 	err := tm.Run(func(w int) {
-		for i := 1; i <= rounds; i++ {
+		for i := 1; i <= most; i++ {
 			counters[w].n = i
+			if w == 0 && enough(i) {
+				last = i
+			}
 			if !tm.Barrier(w) {
 				return
 			}
@@ -79,7 +91,8 @@ func stress(t *testing.T, tm *Team, rounds int) {
 					wrong.Add(1)
 				}
 			}
-			if !tm.Barrier(w) {
+			end := i == last
+			if !tm.Barrier(w) || end {
 				return
 			}
 		}
@@ -88,19 +101,21 @@ func stress(t *testing.T, tm *Team, rounds int) {
 		t.Fatal(err)
 	}
 	for w := range counters {
-		if counters[w].n != rounds {
-			t.Errorf("worker %d ended at round %d of %d", w, counters[w].n, rounds)
+		if counters[w].n != last {
+			t.Errorf("worker %d ended at round %d of %d", w, counters[w].n, last)
 		}
 	}
 	if k := wrong.Load(); k != 0 {
 		t.Errorf("%d times a barrier opened too early", k)
 	}
+	return last
 }
 
-// collectGarbage runs the collector over and over until stop is called, which returns how often it did.
-func collectGarbage() (stop func() int) {
+// collectGarbage runs the collector over and over until stop is called; n is how often it did.
+func collectGarbage() (n *atomic.Int64, stop func()) {
 	var wg sync.WaitGroup
-	done, n := make(chan bool), 0
+	done := make(chan bool)
+	n = new(atomic.Int64)
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
@@ -110,11 +125,11 @@ func collectGarbage() (stop func() int) {
 				return
 			default:
 				runtime.GC()
-				n++
+				n.Add(1)
 			}
 		}
 	}()
-	return func() int { close(done); wg.Wait(); return n }
+	return n, func() { close(done); wg.Wait() }
 }
 
 func TestBarrierStress(t *testing.T) {
@@ -135,22 +150,20 @@ func TestBarrierStress(t *testing.T) {
 	}
 }
 
-// 1e5 barriers of two workers while the collector runs all the time, and the collector gets on.
+// While workers do nothing but wait for each other, the collector gets on: three times within one Run. (Rounds are counted, since on a
+// busy machine time passes without either of them.)
 func TestBarrierWithGC(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		tm := newTeam(t, n, Options{Pin: true})
-		stop := collectGarbage()
-		start := time.Now()
-		rounds := 0
-		for time.Since(start) < 300*time.Millisecond {
-			stress(t, tm, 1000)
-			rounds += 1000
+		gcs, stop := collectGarbage()
+		before := gcs.Load()
+		most := []int{0, 1e8, 1e7, 1e6}[n] // some seconds: a round takes 50 ns alone, 0.3 us for two, 10 us where CPUs are shared
+		rounds := stressUntil(t, tm, most, func(i int) bool { return i >= 5000 && gcs.Load()-before >= 3 })
+		if n := gcs.Load() - before; n < 3 {
+			t.Errorf("%d workers: only %d collections in %d rounds", tm.Size(), n, rounds)
 		}
-		gcs := stop()
-		if gcs < 3 {
-			t.Errorf("%d workers: only %d collections in %v", n, gcs, time.Since(start))
-		}
-		t.Logf("%d workers: %d rounds, %d collections in %v", n, rounds, gcs, time.Since(start))
+		stop()
+		t.Logf("%d workers: %d rounds, %d collections", n, rounds, gcs.Load())
 	}
 }
 
@@ -158,10 +171,10 @@ func TestBarrierWithGC(t *testing.T) {
 // spinner has to stop, too.
 func TestSpinningDoesNotBlockGC(t *testing.T) {
 	tm := newTeam(t, 2, Options{Pin: true, SpinMicros: 1e6})
-	start := time.Now()
+	start := testkit.CPUTime(t)
 	defer func() {
-		if d := time.Since(start); d > 2500*time.Millisecond { // a blocked collection takes the whole second of spinning
-			t.Errorf("five collections took %v", d)
+		if d := testkit.CPUTime(t) - start; d > 2500*time.Millisecond { // a blocked collection takes the whole second of spinning
+			t.Errorf("five collections took %v of CPU time", d)
 		}
 	}()
 	for range 5 {
@@ -182,7 +195,7 @@ func TestWithoutAsyncPreemption(t *testing.T) {
 	if os.Getenv("CK_TEAM_CHILD") != "" {
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^(TestBarrierWithGC|TestSpinningDoesNotBlockGC|TestSafepoint)$", "-test.timeout=60s")
+	cmd := exec.Command(os.Args[0], "-test.run=^(TestBarrierWithGC|TestSpinningDoesNotBlockGC|TestSafepoint)$", "-test.timeout="+testkit.Hang.String())
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "CK_TEAM_CHILD=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -199,12 +212,12 @@ func TestSafepoint(t *testing.T) {
 			Safepoint()
 		}
 	}()
-	start := time.Now()
+	start := testkit.CPUTime(t)
 	for range 5 {
 		runtime.GC()
 	}
-	if d := time.Since(start); d > 5*time.Second {
-		t.Errorf("five collections beside a loop with safepoints took %v", d)
+	if d := testkit.CPUTime(t) - start; d > 5*time.Second {
+		t.Errorf("five collections beside a loop with safepoints took %v of CPU time", d)
 	}
 	stop.Store(true)
 	<-done
@@ -333,7 +346,7 @@ func TestCloseEndsThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	tm.Close()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(testkit.Hang)
 	for w := 1; w < 4; w++ {
 		for {
 			if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tids[w])); err != nil {
@@ -384,15 +397,6 @@ func TestWhoSpins(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has used.
-func cpuTime(t testing.TB) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // Waiting workers must not burn CPU: at a barrier, between Runs, and the caller at the end of a Run.
 func TestWaitingParks(t *testing.T) {
 	tm := newTeam(t, 3, Options{Pin: true})
@@ -414,11 +418,11 @@ func TestWaitingParks(t *testing.T) {
 		"between Runs":           func() error { time.Sleep(nap); return nil },
 	} {
 		runtime.GC()
-		before := cpuTime(t)
+		before := testkit.CPUTime(t)
 		if err := f(); err != nil {
 			t.Fatal(err)
 		}
-		if used := cpuTime(t) - before; used > nap/5 {
+		if used := testkit.CPUTime(t) - before; used > nap/5 {
 			t.Errorf("%s: %v of CPU used in %v", name, used, nap)
 		}
 	}
