@@ -11,6 +11,7 @@ import (
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/plan"
+	"ck/internal/testkit"
 )
 
 // builtinBench is a bench of the built-in model with one worker and no roofs.
@@ -218,7 +219,8 @@ func TestProfile(t *testing.T) {
 }
 
 // FuzzReadResults: any bytes are results or an error.
-func FuzzReadResults(f *testing.F) {
+func FuzzReadResults(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add(`{"schema":"ck.bench.run/1","results":[{"samples":[{"share":0.5}]}]}`)
 	f.Add(`{"schema":"ck.bench.run/1","results":[null]}`)
 	f.Fuzz(func(t *testing.T, text string) {

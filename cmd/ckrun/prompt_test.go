@@ -7,9 +7,11 @@ import (
 	"unicode/utf8"
 
 	"ck/internal/cli"
+	"ck/internal/testkit"
 )
 
-func FuzzParseIDs(f *testing.F) {
+func FuzzParseIDs(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, s := range []string{"", "1,2,3", "[1, 2]", " 1\t2\n", "[", "[1,[2]]", "-1", "4294967297", "1e3", "[\"1\"]", "é"} {
 		f.Add(s)
 	}
@@ -33,7 +35,8 @@ func FuzzParseIDs(f *testing.F) {
 	})
 }
 
-func FuzzParseMessages(f *testing.F) {
+func FuzzParseMessages(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, s := range []string{`{"role":"user","content":"a"}`, `[{"role":"user","content":"a"},{"role":"assistant","content":""}]`, `{}`, `[]`, `[1]`, `3`, `null`, `"x"`} {
 		f.Add(s)
 	}

@@ -523,7 +523,8 @@ func TestParseMachine(t *testing.T) {
 }
 
 // FuzzParseMachine: whatever is accepted has finite roofs.
-func FuzzParseMachine(f *testing.F) {
+func FuzzParseMachine(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add([]byte(`{"cores":4,"ghz":3,"isa":"avx2","channels":2,"mts":5600,"ops_per_cycle":{"f32":16}}`))
 	f.Add([]byte(`{"cores":72,"sockets":2,"isa":"amx","peak_gops":{"int8":1e6},"bandwidth_gbs":500}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

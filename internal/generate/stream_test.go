@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ck/internal/engine"
+	"ck/internal/testkit"
 	"ck/internal/tokenizer"
 )
 
@@ -357,7 +358,8 @@ func TestGenerateAllocations(t *testing.T) {
 }
 
 // FuzzHoldback: whatever the tokens and the stop string, what was shown is the text up to the first stop string.
-func FuzzHoldback(f *testing.F) {
+func FuzzHoldback(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	m := builtin(f)
 	f.Add([]byte("Once upon a time"), "a t")
 	f.Add([]byte("aaaaab"), "aab")

@@ -262,7 +262,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func FuzzOpenGGUF(f *testing.F) {
+func FuzzOpenGGUF(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	dir, files := verdicts(f, "gguf-malformed")
 	for name := range files {
 		b, err := os.ReadFile(filepath.Join(dir, name))

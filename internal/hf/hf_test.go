@@ -507,7 +507,8 @@ func TestHalfToFloat(t *testing.T) {
 	}
 }
 
-func FuzzHFConfig(f *testing.F) {
+func FuzzHFConfig(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for name := range pairs {
 		b, err := os.ReadFile(testkit.Data(f, "models/"+name+"/hf/config.json"))
 		if err != nil {

@@ -109,7 +109,8 @@ func TestDumpFormats(t *testing.T) {
 	}
 }
 
-func FuzzParseDump(f *testing.F) {
+func FuzzParseDump(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add("0 0 7 756e6547 6c65746e 49656e69\n7 0 1 20 0 ffffffff\n1d 1 ffffffff ffffffff 0 0")
 	f.Add("1 0 0 0 0 => 7 756e6547 6c65746e 49656e69")
 	f.Fuzz(func(t *testing.T, s string) {

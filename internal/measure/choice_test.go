@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"ck/internal/testkit"
 )
 
 func TestReadItems(t *testing.T) {
@@ -169,7 +171,8 @@ func TestScoredFile(t *testing.T) {
 }
 
 // FuzzItems: any bytes give an error, or questions that hold what they promise.
-func FuzzItems(f *testing.F) {
+func FuzzItems(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add([]byte(`{"question":"q","choices":["a","b"],"answer":"b"}`))
 	f.Add([]byte("{\"context\":\"\",\"choices\":[\"a\",\"b\"],\"answer\":1}\n\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -186,7 +189,8 @@ func FuzzItems(f *testing.F) {
 }
 
 // FuzzScored: any bytes give an error, or answers that can be counted.
-func FuzzScored(f *testing.F) {
+func FuzzScored(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	var b bytes.Buffer
 	if err := WriteScored(&b, ScoredHead{}, answers(true, false)); err != nil {
 		f.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"ck/internal/testkit"
 )
 
 func randomLogits(rng *rand.Rand, n int) []float32 {
@@ -127,7 +129,8 @@ func TestBaseFile(t *testing.T) {
 }
 
 // FuzzBase: any bytes give an error or positions, and neither a crash nor much memory.
-func FuzzBase(f *testing.F) {
+func FuzzBase(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	var b bytes.Buffer
 	if err := WriteBaseHead(&b, BaseHead{Block: 4, Vocab: 9, Top: 2, Positions: 1}); err != nil {
 		f.Fatal(err)

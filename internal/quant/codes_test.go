@@ -309,7 +309,8 @@ func TestRewriteAllocs(t *testing.T) {
 }
 
 // FuzzRewrite wants the floats of Decode of arbitrary bytes.
-func FuzzRewrite(f *testing.F) {
+func FuzzRewrite(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for i, typ := range rewrittenTypes {
 		f.Add(uint32(i), bytes.Repeat([]byte{0xff}, typ.BlockBytes()))
 		f.Add(uint32(i), bytes.Repeat([]byte{0x00, 0x3c}, typ.BlockBytes()))

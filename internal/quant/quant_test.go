@@ -418,7 +418,8 @@ func TestAllocs(t *testing.T) {
 }
 
 // FuzzDecode decodes arbitrary bytes as every type, placed against guard pages.
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add(uint32(Q4_K), bytes.Repeat([]byte{0xff}, 144))
 	f.Add(uint32(IQ1_M), bytes.Repeat([]byte{0x7c}, 56))
 	f.Add(uint32(TQ1_0), bytes.Repeat([]byte{0xf7}, 108))

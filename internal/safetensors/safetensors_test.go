@@ -213,7 +213,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-func FuzzSafetensors(f *testing.F) {
+func FuzzSafetensors(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	dir, files := verdicts(f)
 	for name := range files {
 		b, err := os.ReadFile(filepath.Join(dir, name))

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+
+	"ck/internal/testkit"
 )
 
 const fuzzVars = `{"messages": [{"role": "user", "content": "Hi <|im_end|> \u00e9"}, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}],
@@ -14,7 +17,8 @@ const fuzzVars = `{"messages": [{"role": "user", "content": "Hi <|im_end|> \u00e
 
 // FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), and no more
 // time, output or memory than the limits allow.
-func FuzzTemplate(f *testing.F) {
+func FuzzTemplate(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	if b, err := os.ReadFile("../../../shared/data/templates/probes.json"); err == nil {
 		var file struct{ Probes []struct{ Template string } }
 		if err := json.Unmarshal(b, &file); err != nil {
@@ -48,7 +52,9 @@ func FuzzTemplate(f *testing.F) {
 	}
 	limits := Limits{Steps: 200_000, Memory: 4 << 20, Output: 1 << 20, Time: 200 * time.Millisecond}
 	f.Fuzz(func(t *testing.T, src string) {
-		start := time.Now()
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		start := testkit.ThreadCPUTime(t)
 		tmpl, err := Parse("fuzz", src)
 		out := ""
 		if err == nil {
@@ -64,14 +70,15 @@ func FuzzTemplate(f *testing.F) {
 		case len(out) > limits.Output:
 			t.Fatalf("%d bytes of output", len(out))
 		}
-		if took := time.Since(start); took > 5*time.Second {
-			t.Fatalf("took %v", took)
+		if took := testkit.ThreadCPUTime(t) - start; took > 5*time.Second {
+			t.Fatalf("took %v of CPU time", took)
 		}
 	})
 }
 
 // FuzzJSON: what FromJSON reads, tojson writes so that FromJSON reads the same again.
-func FuzzJSON(f *testing.F) {
+func FuzzJSON(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, s := range []string{fuzzVars, `[1e400, -0.0, 1e-7, 123456789012345678901234567890]`, `"\ud83d\ude00\u0000"`, `{"a":1,"a":2}`, `[[[]]]`, `1 2`, `{`} {
 		f.Add([]byte(s))
 	}

@@ -377,7 +377,8 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-func FuzzPattern(f *testing.F) {
+func FuzzPattern(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, p := range preTypes {
 		f.Add(p.exprs[len(p.exprs)-1], "Hello, wörld 123\n")
 	}

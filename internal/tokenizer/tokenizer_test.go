@@ -721,7 +721,8 @@ func exercise(t *testing.T, tok *Tokenizer) {
 	}
 }
 
-func FuzzFromJSON(f *testing.F) {
+func FuzzFromJSON(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add([]byte(tinyJSON), []byte(`{"bos_token":"<s>","add_bos_token":true}`))
 	f.Add([]byte(`{"model":{"type":"BPE","vocab":{"▁":0,"a":1},"merges":[["▁","a"]],"byte_fallback":true}}`), []byte{})
 	f.Fuzz(func(t *testing.T, b, config []byte) {
@@ -731,7 +732,8 @@ func FuzzFromJSON(f *testing.F) {
 	})
 }
 
-func FuzzFromTekken(f *testing.F) {
+func FuzzFromTekken(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add([]byte(tinyTekken))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if tok, err := FromTekken(b); err == nil {
@@ -740,7 +742,8 @@ func FuzzFromTekken(f *testing.F) {
 	})
 }
 
-func FuzzFromSentencePiece(f *testing.F) {
+func FuzzFromSentencePiece(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add(tinyModel(), []byte(`{"added_tokens_decoder":{"11":{"content":"<new>"}}}`))
 	f.Fuzz(func(t *testing.T, b, config []byte) {
 		if tok, err := FromSentencePiece(b, config); err == nil {
@@ -750,7 +753,8 @@ func FuzzFromSentencePiece(f *testing.F) {
 }
 
 // The metadata of a GGUF file as the fuzzer can reach it: a model, a pre-tokenizer, and one string cut into tokens and merges.
-func FuzzFromGGUF(f *testing.F) {
+func FuzzFromGGUF(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add("llama", "", "<s>|a|b|ab", "", []byte{3, 1, 1, 1}, int64(0), true)
 	f.Add("gpt2", "llama-bpe", "a|b|ab|\u0120", "a b", []byte{1, 1, 1, 1}, int64(1), false)
 	f.Add("gemma4", "", "<bos>|▁|a|▁a|<0x41>", "▁ a", []byte{3, 1, 1, 1, 6}, int64(0), true)
@@ -770,7 +774,8 @@ func FuzzFromGGUF(f *testing.F) {
 }
 
 // Any string can be encoded, and comes back.
-func FuzzEncode(f *testing.F) {
+func FuzzEncode(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, c := range readCases(f, "gpt-2")[:60] {
 		f.Add(c.Text)
 	}

@@ -16,9 +16,19 @@ import (
 var mutations = []string{"dev-dsa", "dev-cxl", "dev-power", "alderlake-hybrid", "arm-gb10", "hmat-gi", "vm-2s-memless-cgroup2", "opteron-8n-cpuset1", "s390-books",
 	"clx-2s-pmem-memorymode", "power9-gpu-nodes", "xeon-2s-dax-ib"}
 
+// fewSteps lets surveys take no more steps than twice what the largest of these machines needs: one with links that make it endless takes
+// milliseconds then, not a second. TestHostileTrees has the limit that users meet.
+func fewSteps(f testing.TB) {
+	old := maxSteps
+	maxSteps = 1 << 14
+	f.Cleanup(func() { maxSteps = old })
+}
+
 // FuzzMutatedTree changes saved machines in some places: a file's content is cut, overwritten, exchanged for another file's or for a word
 // that the kernel uses, becomes a link, a folder, or vanishes.
-func FuzzMutatedTree(f *testing.F) {
+func FuzzMutatedTree(tf *testing.F) {
+	f := testkit.Fuzz(tf)
+	fewSteps(f)
 	dir := testkit.Data(f, "topology/trees")
 	var trees [][]item
 	for _, name := range mutations {

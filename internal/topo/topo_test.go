@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"ck/internal/testkit"
 )
 
 // fake is a tree of these files.
@@ -323,7 +325,8 @@ func TestParseList(t *testing.T) {
 	}
 }
 
-func FuzzText(f *testing.F) {
+func FuzzText(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	f.Add("0-3,8", "0::/a/b\n1:cpu:/x", v2mount+"\n"+v1mount)
 	f.Add("ffffffff,00000000", "0::/../..", `1 1 0:1 /a /b\040c rw - cgroup2 x rw`)
 	f.Add("", "0::/..0", `1 1 0:1 / 0 rw - cgroup2 x rw`) // a name may begin with two dots
