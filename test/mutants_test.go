@@ -22,7 +22,7 @@ var longMutants = []struct {
 		"vp := x.cache.Values(seq, it.Cache, h)[pos/kv.Block]",
 		"vp := unsafe.Add(x.cache.Values(seq, it.Cache, h)[pos/kv.Block], -min(1, pos/512)*min(1, pos%kv.Block)*vb/kv.Block)", "./internal/walk"},
 	{"the first of several chunks is dropped where one worker computes all", "internal/kernel/attn.go",
-		"for c := first; c*ChunkKeys < hi; c++ {", "for c := first + 1; c*ChunkKeys < hi; c++ {", "./internal/walk"},
+		"for c := first; c*ChunkKeys < hi", "for c := first + 1; c*ChunkKeys < hi", "./internal/walk"},
 	{"the first of several chunks is dropped in the merge", "internal/kernel/attn.go",
 		"for _, p := range parts {", "for _, p := range parts[min(1, len(parts)-1):] {", "./internal/walk"},
 	{"chunks are merged in descending order", "internal/kernel/attn.go",
