@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rivo/uniseg"
+
+	"ck/internal/testkit"
 )
 
 // emulator is a terminal that knows what an editor may send, and nothing else.
@@ -420,7 +422,8 @@ func TestManyBytes(t *testing.T) {
 	}
 }
 
-func FuzzEditor(f *testing.F) {
+func FuzzEditor(tf *testing.F) {
+	f := testkit.Fuzz(tf)
 	for _, s := range []string{"hello\r" + up, "日本語" + left + left + "X\x7f", pasteStart + "a\nb\r\nc" + pasteEnd + "\r\x12b\x12\r", "e\u0301\x1b[1;5D\x1bb\x14",
 		strings.Repeat("\x1b", 5) + "[A\xff\xfe", "\U0001f468\u200d\U0001f469\u200d\U0001f467\x01\x0b\x19\x19", "a\\\rb\\\rc" + up + home + down + "\x0b"} {
 		f.Add([]byte(s), uint8(20), uint8(3))
