@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,6 +36,7 @@ func (p *program) synthCommand() {
 	o := &p.synth
 	c := p.app.NewCommand("synth [flags] [SHAPE] TYPE", "write a model with random weights",
 		synthLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nRecipes: "+strings.Join(quant.RecipeNames(), ", ")+".", p.runSynth)
+	cli.CompleteWords(c, false, slices.Concat(synth.Names(), quant.RecipeNames()), quant.RecipeNames())
 	g := cli.NewGroup(c.Flags(), "Output")
 	g.Text(&o.out, "output", "o", "", "FILE", "the file to write; - is stdout")
 	g.Bool(&o.force, "force", "", "overwrite the file")

@@ -28,7 +28,7 @@ type planOptions struct {
 	layers, hidden, ffn, heads, kvHeads, headDim, vocab int
 	bandwidth, claimDecode                              float64
 	claimPrefill                                        time.Duration
-	measure                                             bool
+	measure, short                                      bool
 }
 
 const planLong = `Says what a model takes and does on a machine before it is there: memory for weights, KV cache, activations and training; expected tokens per second, with the least that must hold and the most that physics permits; what to type.
@@ -50,7 +50,10 @@ func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	o := &planOptions{app: app, survey: survey}
 	c := app.NewCommand("plan [flags] MODEL|SHAPE", "what a model takes and does on a machine",
 		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
-	g := cli.NewGroup(c.Flags(), "Use")
+	cli.CompleteWords(c, true, synth.Names())
+	g := cli.NewGroup(c.Flags(), "Showing")
+	g.Bool(&o.short, "short", "", "the answer alone: what it takes as a comment (not with -q), and the line to type")
+	g = cli.NewGroup(c.Flags(), "Use")
 	g.Int(&o.context, "context", "c", 0, 1, 1<<30, "N", "positions of a sequence; default: 4096, or what the model was made for, or the prompt and 512 tokens more")
 	g.Int(&o.prompt, "prompt", "", 512, 1, 1<<22, "N", "tokens of the prompt")
 	g.Int(&o.rows, "rows", "", 1, 1, 1024, "N", "sequences that generate in one walk")
@@ -81,6 +84,9 @@ func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 
 // run is cktopo plan.
 func (o *planOptions) run(_ *cobra.Command, args []string) error {
+	if c := o.app.Common; o.short && (c.JSON || c.JSONL || c.Plain) {
+		return cli.Usage("plan: --short is another form of the answer than --plain, --json and --jsonl; name one")
+	}
 	models, path, err := o.models(args)
 	if err != nil {
 		return err
@@ -99,11 +105,18 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 			doc.Plans = append(doc.Plans, *r)
 		}
 	}
+	return o.print(doc)
+}
+
+// print prints the plans in the form that the flags ask for.
+func (o *planOptions) print(doc planDoc) error {
 	switch c := &o.app.Common; {
 	case c.JSONL:
 		return cli.PrintLines(o.app, "ck.topo.plan.machine/1", doc.Plans)
 	case c.JSON:
 		return o.app.PrintJSON(doc)
+	case o.short:
+		return cli.OutError(doc.writeShort(o.app.Text(), o.app.Common.Quiet))
 	}
 	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain))
 }
@@ -213,7 +226,7 @@ func (o *planOptions) use(m *cost.Model) cost.Run {
 func (o *planOptions) plan(m *cost.Model, x planMachine, path string) (*planResult, error) {
 	use := o.use(m)
 	if use.Prompt >= use.Context {
-		return nil, fmt.Errorf("a prompt of %d tokens leaves no room for a new one in the context of %d", use.Prompt, use.Context)
+		return nil, fmt.Errorf("a prompt of %d tokens leaves no room for a new one in the context of %d; make --context larger or --prompt smaller", use.Prompt, use.Context)
 	}
 	threads := o.app.Common.Threads
 	if threads == 0 {
@@ -336,16 +349,16 @@ func (o *planOptions) commands(mem cost.Memory, use cost.Run, x planMachine, thr
 	all := fmt.Sprintf("%s -t %d", line, threads)
 	budget := mem.Budget(packed)
 	gi := int64(math.Ceil(float64(budget)/(1<<30))) + 1 // a GiB for what the program has taken before: metadata, the tokenizer
-	out := []commandFacts{{"ckrun", all}}
+	out := []commandFacts{{"ckrun", all, true}}
 	if x.Nodes > 1 {
 		if one := threads / x.Nodes; one > 0 && x.memory > 0 && budget < x.memory/int64(x.Nodes)*9/10 {
-			out = append(out, commandFacts{"numactl, one node", fmt.Sprintf("numactl --cpunodebind=0 --membind=0 %s -t %d", line, one)})
+			out = append(out, commandFacts{"numactl, one node", fmt.Sprintf("numactl --cpunodebind=0 --membind=0 %s -t %d", line, one), false})
 		}
-		out = append(out, commandFacts{"numactl, all nodes", "numactl --interleave=all " + all})
+		out = append(out, commandFacts{"numactl, all nodes", "numactl --interleave=all " + all, true})
 	}
 	return append(out,
-		commandFacts{"srun", fmt.Sprintf("srun -N 1 -n 1 -c %d --hint=nomultithread --cpu-bind=cores --mem=%dG %s", threads, gi, all)},
-		commandFacts{"Kubernetes", fmt.Sprintf(`resources: {requests: {cpu: "%d", memory: %dGi}, limits: {cpu: "%d", memory: %dGi}}`, threads, gi, threads, gi)})
+		commandFacts{"srun", fmt.Sprintf("srun -N 1 -n 1 -c %d --hint=nomultithread --cpu-bind=cores --mem=%dG %s", threads, gi, all), false},
+		commandFacts{"Kubernetes", fmt.Sprintf(`resources: {requests: {cpu: "%d", memory: %dGi}, limits: {cpu: "%d", memory: %dGi}}`, threads, gi, threads, gi), false})
 }
 
 // shellWord quotes a word for the shell where it needs it.

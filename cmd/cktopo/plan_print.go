@@ -169,6 +169,7 @@ type trainingFacts struct {
 type commandFacts struct {
 	For  string `json:"for"`
 	Line string `json:"line"`
+	all  bool   // for a shell, with all threads
 }
 
 // factsOf describes the machine.
@@ -365,6 +366,55 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 		}
 	}
 	return nil
+}
+
+// writeShort prints what each plan takes in a comment, and the line to type. Both can be pasted into a shell. A
+// model that fits nowhere has no line, and is a check that says no.
+func (d *planDoc) writeShort(w io.Writer, quiet bool) error {
+	var tooLarge []*planResult
+	for i := range d.Plans {
+		p := &d.Plans[i]
+		m := p.Memory
+		nowhere := m.FileFits != nil && !*m.FileFits
+		if !quiet {
+			takes := bytesText(m.Need) + ", " + fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)
+			if m.Fits != nil && !*m.Fits {
+				takes += fmt.Sprintf("; without panels %s, %s", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit"))
+			}
+			text := fmt.Sprintf("# %s, %s on %s: %s", p.Model.Name, p.Model.Type, p.Machine.Name, takes)
+			if p.Decode != nil && !nowhere {
+				text += fmt.Sprintf("; %s tokens/s (%s to %s), a prompt of %d tokens in %s", rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High),
+					p.Use.Prompt, secondsText(p.Prefill.Seconds))
+			}
+			if _, err := fmt.Fprintln(w, cli.Escape(text)); err != nil {
+				return err
+			}
+		}
+		if nowhere {
+			tooLarge = append(tooLarge, p)
+			continue
+		}
+		if _, err := fmt.Fprintln(w, p.best()); err != nil {
+			return err
+		}
+	}
+	if len(tooLarge) > 0 {
+		p := tooLarge[0]
+		return cli.Check("%s, %s: needs %s, %s has %s for a model; take a smaller type (--type) or a shorter context (-c)", p.Model.Name, p.Model.Type,
+			bytesText(p.Memory.NeedFile), p.Machine.Name, bytesText(p.Machine.MemoryCap))
+	}
+	return nil
+}
+
+// best is the line for all threads: over all memory nodes, if there are several.
+func (p *planResult) best() string {
+	line := ""
+	for _, c := range p.Commands {
+		if c.all {
+			line = c.Line
+		}
+	}
+	return line
 }
 
 // compare is the table of all plans, and that of all claims.

@@ -211,6 +211,26 @@ func (a *App) complete(args []string) int {
 	return ExitOK
 }
 
+// CompleteWords tells the completion scripts of all shells the words that a command takes: lists[i] for its i-th word. files: names of files
+// are offered for the first word too, where none of the list fits.
+func CompleteWords(c *cobra.Command, files bool, lists ...[]string) {
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= len(lists) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var fit []string
+		for _, w := range lists[len(args)] {
+			if strings.HasPrefix(strings.ToLower(w), strings.ToLower(begun)) {
+				fit = append(fit, w)
+			}
+		}
+		if files && len(args) == 0 {
+			return fit, cobra.ShellCompDirectiveDefault
+		}
+		return fit, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // registerCompletions tells cobra the words that flags take; only its hidden completion command asks for them.
 func (a *App) registerCompletions() {
 	for _, c := range append([]*cobra.Command{a.Root}, a.Root.Commands()...) {

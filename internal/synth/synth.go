@@ -35,11 +35,22 @@ type Shape struct {
 
 // shapes are real models by name (their config.json on Hugging Face).
 var shapes = map[string]Shape{
-	"qwen3-0.6b":   {Arch: "qwen3", Layers: 28, Hidden: 1024, FFN: 3072, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, Tied: true, QKNorm: true, RopeBase: 1e6},
-	"llama-3.2-1b": {Arch: "llama", Layers: 16, Hidden: 2048, FFN: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, Context: 131072, Tied: true, RopeBase: 5e5},
-	"llama-3.1-8b": {Arch: "llama", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 128256, Context: 131072, RopeBase: 5e5},
-	"qwen2.5-7b":   {Arch: "qwen2", Layers: 28, Hidden: 3584, FFN: 18944, Heads: 28, KVHeads: 4, HeadDim: 128, Vocab: 152064, Context: 32768, QKVBias: true, RopeBase: 1e6},
+	"qwen3-0.6b":    {Arch: "qwen3", Layers: 28, Hidden: 1024, FFN: 3072, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, Tied: true, QKNorm: true, RopeBase: 1e6},
+	"llama-3.2-1b":  {Arch: "llama", Layers: 16, Hidden: 2048, FFN: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, Context: 131072, Tied: true, RopeBase: 5e5},
+	"llama-3.1-8b":  {Arch: "llama", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 128256, Context: 131072, RopeBase: 5e5},
+	"llama-3.2-3b":  {Arch: "llama", Layers: 28, Hidden: 3072, FFN: 8192, Heads: 24, KVHeads: 8, HeadDim: 128, Vocab: 128256, Context: 131072, Tied: true, RopeBase: 5e5},
+	"llama-3.1-70b": llama70, "llama-3.3-70b": llama70,
+	"mistral-7b": {Arch: "llama", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 32768, Context: 32768, RopeBase: 1e6},
+	"qwen3-1.7b": {Arch: "qwen3", Layers: 28, Hidden: 2048, FFN: 6144, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, Tied: true, QKNorm: true, RopeBase: 1e6},
+	"qwen3-4b":   {Arch: "qwen3", Layers: 36, Hidden: 2560, FFN: 9728, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, Tied: true, QKNorm: true, RopeBase: 1e6},
+	"qwen3-8b":   {Arch: "qwen3", Layers: 36, Hidden: 4096, FFN: 12288, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
+	"qwen3-14b":  {Arch: "qwen3", Layers: 40, Hidden: 5120, FFN: 17408, Heads: 40, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
+	"qwen3-32b":  {Arch: "qwen3", Layers: 64, Hidden: 5120, FFN: 25600, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
+	"qwen2.5-7b": {Arch: "qwen2", Layers: 28, Hidden: 3584, FFN: 18944, Heads: 28, KVHeads: 4, HeadDim: 128, Vocab: 152064, Context: 32768, QKVBias: true, RopeBase: 1e6},
 }
+
+// llama70 is the shape of llama 3 with 70 billion parameters, of every release.
+var llama70 = Shape{Arch: "llama", Layers: 80, Hidden: 8192, FFN: 28672, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 128256, Context: 131072, RopeBase: 5e5}
 
 // Names lists the known shapes.
 func Names() []string {
