@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"ck/internal/cost"
 	"ck/internal/gguf"
 	"ck/internal/measure"
-	"ck/internal/quant"
 	"ck/internal/synth"
 	"ck/internal/topo"
 )
@@ -33,7 +33,7 @@ type planOptions struct {
 
 const planLong = `Says what a model takes and does on a machine before it is there: memory for weights, KV cache, activations and training; expected tokens per second, with the least that must hold and the most that physics permits; what to type.
 
-MODEL is a GGUF file. SHAPE is the shape of a known model, or a number of parameters such as 250B, which becomes a dense model in the proportions of the llama-3 family; the flags under Shape change it.
+MODEL is a GGUF file. SHAPE is the shape of a known model, or a number of parameters such as 250B, which becomes a dense model in the proportions of the llama-3 family; the flags under Shape change it. Of well-known models that ckrun cannot run yet, mixtures among them, it says memory and bounds only, and says so.
 
 The machine is this one (or that of --root), a built-in one, or a described one. Speed needs the read bandwidth and the arithmetic peak of the threads: --measure takes them here in a few seconds; --bandwidth and --peak give them (ckbench bandwidth, ckbench roofline); described machines derive them.
 
@@ -49,8 +49,8 @@ Expected rates come from the plan that the engine would walk: each matmul takes 
 func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	o := &planOptions{app: app, survey: survey}
 	c := app.NewCommand("plan [flags] MODEL|SHAPE", "what a model takes and does on a machine",
-		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
-	cli.CompleteWords(c, true, synth.Names())
+		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nShapes that ckrun cannot run yet, of which plan says memory and bounds: "+strings.Join(cost.OutlineNames(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
+	cli.CompleteWords(c, true, slices.Concat(synth.Names(), cost.OutlineNames()))
 	g := cli.NewGroup(c.Flags(), "Showing")
 	g.Bool(&o.short, "short", "", "the answer alone: what it takes as a comment (not with -q), and the line to type")
 	g = cli.NewGroup(c.Flags(), "Use")
@@ -87,6 +87,15 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 	if c := o.app.Common; o.short && (c.JSON || c.JSONL || c.Plain) {
 		return cli.Usage("plan: --short is another form of the answer than --plain, --json and --jsonl; name one")
 	}
+	if name := o.word(args); len(args) < 2 {
+		if x, ok := cost.FindOutline(name); ok {
+			doc, err := o.outlines(strings.ToLower(name), x)
+			if err != nil {
+				return err
+			}
+			return o.print(doc)
+		}
+	}
 	models, path, err := o.models(args)
 	if err != nil {
 		return err
@@ -95,7 +104,7 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	doc := planDoc{Schema: "ck.topo.plan/1"}
+	doc := planDoc{Schema: planSchema}
 	for _, x := range machines {
 		for _, m := range models {
 			r, err := o.plan(m, x, path)
@@ -111,31 +120,47 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 // print prints the plans in the form that the flags ask for.
 func (o *planOptions) print(doc planDoc) error {
 	switch c := &o.app.Common; {
+	case c.JSONL && doc.Outlines != nil:
+		return cli.PrintLines(o.app, "ck.topo.plan.outline/1", doc.Outlines)
 	case c.JSONL:
 		return cli.PrintLines(o.app, "ck.topo.plan.machine/1", doc.Plans)
 	case c.JSON:
 		return o.app.PrintJSON(doc)
+	case doc.Outlines != nil:
+		return o.writeOutlines(&doc)
 	case o.short:
 		return cli.OutError(doc.writeShort(o.app.Text(), o.app.Common.Quiet))
 	}
-	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain))
+	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain, o.columns()))
 }
+
+// planSchema is that of plan --json.
+const planSchema = "ck.topo.plan/1"
+
+// word is what names the model: the word, --params or -m.
+func (o *planOptions) word(args []string) string {
+	switch {
+	case len(args) > 0:
+		return args[0]
+	case o.params != "":
+		return o.params
+	}
+	return o.app.Common.Model
+}
+
+// columns is how wide the output may be.
+func (o *planOptions) columns() int { return columns(o.app, 0, pageWidth) }
 
 // models reads the word, or -m: one model for each type. path is the file's name for commands.
 func (o *planOptions) models(args []string) (models []*cost.Model, path string, err error) {
-	word := o.params
+	word := o.word(args)
 	switch {
 	case len(args) > 1:
 		return nil, "", cli.Usage("plan: takes one MODEL or SHAPE; see cktopo plan --help")
 	case len(args) == 1 && o.params != "":
 		return nil, "", cli.Usage("plan: --params and %q name two models; give one", args[0])
-	case len(args) == 1:
-		word = args[0]
 	case word == "":
-		word = o.app.Common.Model
-	}
-	if word == "" {
-		return nil, "", cli.Usage("plan: needs a model's file, a shape (%s) or a size such as 250B", strings.Join(synth.Names(), ", "))
+		return nil, "", cli.Usage("plan: needs a model's file, a shape such as %s or a size such as 250B; see cktopo plan --help", synth.Names()[0])
 	}
 	s, isShape, err := o.shape(word)
 	if err != nil {
@@ -167,7 +192,7 @@ func (o *planOptions) shape(word string) (synth.Shape, bool, error) {
 		}
 		n, perr := cost.ParseParams(word)
 		if perr != nil {
-			return s, false, cli.Usage("plan: %s is no file; %v; %v", word, err, perr)
+			return s, false, cli.Usage("plan: %q is no file, no shape that ck knows and no number of parameters such as 250B; see cktopo plan --help", word)
 		}
 		s = cost.ShapeOfSize(n)
 	}
@@ -209,24 +234,11 @@ func (o *planOptions) file(path string) ([]*cost.Model, string, error) {
 // newTokens is the room that a context of no given size leaves behind the prompt: ckrun's default of -n.
 const newTokens = 512
 
-// use is how the model is used, with defaults filled in.
-func (o *planOptions) use(m *cost.Model) cost.Run {
-	kv, _ := quant.Parse(strings.ToUpper(o.kv))
-	r := cost.Run{Prompt: o.prompt, Context: o.context, Rows: o.rows, UBatch: o.ubatch, KV: kv}
-	if r.Context == 0 {
-		r.Context = min(max(r.Prompt+newTokens, 4096), m.Graph.Context)
-		if r.Context <= r.Prompt {
-			r.Context = r.Prompt + newTokens
-		}
-	}
-	return r
-}
-
 // plan is one model on one machine.
 func (o *planOptions) plan(m *cost.Model, x planMachine, path string) (*planResult, error) {
-	use := o.use(m)
-	if use.Prompt >= use.Context {
-		return nil, fmt.Errorf("a prompt of %d tokens leaves no room for a new one in the context of %d; make --context larger or --prompt smaller", use.Prompt, use.Context)
+	use := o.useOf(m.Graph.Context)
+	if err := roomToGenerate(use); err != nil {
+		return nil, err
 	}
 	threads := o.app.Common.Threads
 	if threads == 0 {

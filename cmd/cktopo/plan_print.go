@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"ck/internal/cli"
 	"ck/internal/cost"
@@ -14,6 +15,8 @@ import (
 type planDoc struct {
 	Schema string       `json:"schema"`
 	Plans  []planResult `json:"plans"` // machines, and within each the types
+
+	Outlines []outlineResult `json:"outlines,omitempty"` // instead: of a model that ckrun cannot run yet
 }
 
 type planResult struct {
@@ -321,9 +324,9 @@ type planTable struct {
 
 // write prints the plans: what they say in short where there are several, then each in full. Tables that say what the same table said for
 // the plan before are left out. plain prints all facts, one a line, after the name of the plan.
-func (d *planDoc) write(w io.Writer, plain bool) error {
+func (d *planDoc) write(w io.Writer, plain bool, columns int) error {
 	if len(d.Plans) > 1 && !plain {
-		if err := d.compare(w); err != nil {
+		if err := d.compare(w, columns); err != nil {
 			return err
 		}
 	}
@@ -335,8 +338,10 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 			if len(d.Plans) > 1 {
 				fmt.Fprintln(w)
 			}
-			if _, err := fmt.Fprintf(w, "%s\n%s\n", cli.Escape(p.modelLine()), cli.Escape(p.machineLine())); err != nil {
-				return err
+			for _, line := range []string{p.modelLine(), p.machineLine()} {
+				if _, err := fmt.Fprintln(w, strings.Join(cli.Wrap(cli.Escape(line), columns), "\n")); err != nil {
+					return err
+				}
 			}
 		}
 		for _, s := range p.sections(plain || len(d.Plans) == 1) {
@@ -352,7 +357,10 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 					continue
 				}
 				said[s.title] = text
-				fmt.Fprintf(w, "\n%s\n", s.title)
+				fmt.Fprintf(w, "\n%s\n", strings.Join(cli.Wrap(s.title, columns), "\n"))
+			}
+			if s.title != toType { // lines to paste stay whole
+				s.Columns = columns
 			}
 			if err := s.Write(w, plain); err != nil {
 				return err
@@ -367,6 +375,9 @@ func (d *planDoc) write(w io.Writer, plain bool) error {
 	}
 	return nil
 }
+
+// toType is the title of the lines to paste.
+const toType = "To type"
 
 // writeShort prints what each plan takes in a comment, and the line to type. Both can be pasted into a shell. A
 // model that fits nowhere has no line, and is a check that says no.
@@ -418,7 +429,7 @@ func (p *planResult) best() string {
 }
 
 // compare is the table of all plans, and that of all claims.
-func (d *planDoc) compare(w io.Writer) error {
+func (d *planDoc) compare(w io.Writer, columns int) error {
 	use := d.Plans[0].Use
 	t := cli.Table{Head: []string{"machine", "type", "memory", "fits", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
 		Right: []bool{false, false, true, false, true, true, true, true, true, true}}
@@ -438,6 +449,7 @@ func (d *planDoc) compare(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(w, "All together: a prompt of %d tokens, decode after %d positions\n", use.Prompt, use.Context)
+	t.Columns, c.Columns = columns, columns
 	if err := t.Write(w, false); err != nil || c.Rows == nil {
 		return err
 	}
@@ -484,7 +496,7 @@ func (p *planResult) sections(claims bool) []planTable {
 	for _, c := range p.Commands {
 		t.Rows = append(t.Rows, []string{c.For, c.Line})
 	}
-	return append(out, planTable{"To type", t})
+	return append(out, planTable{toType, t})
 }
 
 func (p *planResult) weights() planTable {

@@ -20,11 +20,14 @@ const (
 )
 
 // columns is how wide the output may be: --width, else the terminal's, else COLUMNS, else def.
-func (p *program) columns(def int) int {
-	if p.width > 0 {
-		return p.width
+func (p *program) columns(def int) int { return columns(p.app, p.width, def) }
+
+// columns is a width that was asked for, unless 0, else as program.columns says.
+func columns(app *cli.App, width, def int) int {
+	if width > 0 {
+		return width
 	}
-	if w, _, err := term.GetSize(int(p.app.Out.Fd())); err == nil && w > 0 {
+	if w, _, err := term.GetSize(int(app.Out.Fd())); err == nil && w > 0 {
 		return max(w, minWidth)
 	}
 	if w, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && w > 0 && w < 10000 {

@@ -176,7 +176,7 @@ func predicted(r result, s sample) (float64, error) {
 	var doc struct {
 		Plans []struct{ Prefill, Decode *phase }
 	}
-	_, err := output(&doc, *cktopo, "plan", r.Model, "-t", strconv.Itoa(r.Threads), "--prompt", strconv.Itoa(context), "--context", strconv.Itoa(context),
+	_, err := output(&doc, *cktopo, "plan", r.Model, "-t", strconv.Itoa(r.Threads), "--prompt", strconv.Itoa(context), "--context", strconv.Itoa(context+1),
 		"--rows", strconv.Itoa(max(1, r.Rows)), "--bandwidth", fmt.Sprint(s.Read), "--peak", fmt.Sprintf("%s=%g", r.Kind, s.Peak), "--json")
 	if err != nil {
 		return 0, err
