@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,7 +50,7 @@ func (m *Model) encode(parts []tokenizer.Part, text string, enc Encoding, opt to
 	ids := m.Tok.EncodeParts(nil, parts, opt)
 	if frame := m.Tok.EncodeParts(nil, nil, opt); text != "" && len(ids) == len(frame) {
 		if lost := m.Tok.Lost(); len(lost) > 0 {
-			return nil, inputf("%s: the vocabulary has no token for %s: nothing is left of the text; take another model file", m.Name, bytesText(lost))
+			return nil, inputf("%s: the vocabulary has no token for %s: nothing is left of the text; take another model file", cmp.Or(m.Path, m.Name), bytesText(lost))
 		}
 	}
 	return ids, nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +16,46 @@ import (
 const fuzzVars = `{"messages": [{"role": "user", "content": "Hi <|im_end|> \u00e9"}, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}],
 "n": 5, "l": [1, 2], "d": {"b": 1, "a": [1, {"c": null}]}, "s": "Hello, W\u00f6rld!\n x ", "f": 3.25, "add_generation_prompt": true}`
 
-// FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), and no more
-// time, output or memory than the limits allow.
+// outsider is a character that texts from outside have, and nothing else in a rendering.
+const outsider = "\ue000"
+
+// withOutsiders is v with all texts from outside, each with an outsider.
+func withOutsiders(v Value) Value {
+	switch v := v.(type) {
+	case string:
+		return Untrusted(v + outsider + v)
+	case *List:
+		l := &List{tuple: v.tuple}
+		for _, item := range v.items {
+			l.items = append(l.items, withOutsiders(item))
+		}
+		return l
+	case *Dict:
+		d := NewDict()
+		for i, k := range v.keys {
+			d.Set(k.(string), withOutsiders(v.vals[i]))
+		}
+		return d
+	}
+	return v
+}
+
+// checkOutsiders renders a template of any kind: what it takes for its own has nothing from outside.
+func checkOutsiders(t *testing.T, tmpl *Template, vars Vars, src string, limits Limits) {
+	outside := Vars{}
+	for k, v := range vars {
+		outside[k] = withOutsiders(v)
+	}
+	list, _ := tmpl.RenderParts(outside, Options{Now: now, Limits: limits})
+	for _, p := range list {
+		if p.Own && strings.Contains(p.Text, outsider) && !strings.Contains(src, outsider) && !strings.Contains(strings.ToLower(src), "e000") {
+			t.Fatalf("%.200q takes %.200q for its own", src, p.Text)
+		}
+	}
+}
+
+// FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), no more
+// time, output or memory than the limits allow, and nothing from outside that it takes for the template's own.
 func FuzzTemplate(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	if b, err := os.ReadFile("../../../shared/data/templates/probes.json"); err == nil {
@@ -59,6 +98,7 @@ func FuzzTemplate(tf *testing.F) {
 		out := ""
 		if err == nil {
 			out, err = tmpl.Render(vars, Options{Now: now, Limits: limits})
+			checkOutsiders(t, tmpl, vars, src, limits)
 		}
 		var e *Error
 		var refused *ErrRaised
