@@ -34,7 +34,7 @@ func (m roundedMatmul) Ref(r *graph.Ref, s *graph.Step) {
 func TestBF16Floor(t *testing.T) {
 	c := testkit.LoadCase(t, bf16Floor.model)
 	m := forms(t, c)["hf"]
-	g, err := arch.Build(source{m.KV, m})
+	g, _, err := arch.Build(source{m.KV, m})
 	if err != nil {
 		t.Fatal(err)
 	}

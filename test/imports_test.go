@@ -18,10 +18,10 @@ var mayImport = map[string][]string{
 	// assembly knows nothing of the project
 	"asm/attn": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
 	// formats and text
-	"internal/mapfile": {}, "internal/quant": {}, "internal/template": {}, "internal/tokenizer": {},
+	"internal/jsonfile": {}, "internal/mapfile": {}, "internal/quant": {}, "internal/template": {},
+	"internal/tokenizer":   {"internal/jsonfile"},
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
-	"internal/hf":          {"internal/gguf", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
 	// machine
 	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
 	"internal/graph":  {},
 	"internal/arch":   {"internal/graph"},
+	"internal/hf":     {"internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/kv":     {"internal/kernel"},
 	"internal/plan":   {"internal/graph", "internal/kernel"},
 	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},
@@ -38,7 +39,7 @@ var mayImport = map[string][]string{
 	// what the programs do
 	"internal/measure":  {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":     {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/synth", "internal/walk"},
-	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/quant", "internal/template", "internal/tokenizer"},
+	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
 	"internal/cli":      {"internal/isa"},
 	"internal/lineedit": {},
 	"internal/testkit":  {},

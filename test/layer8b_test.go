@@ -39,7 +39,7 @@ func TestLayerOf8B(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := arch.Build(source{m.KV, m})
+			g, _, err := arch.Build(source{m.KV, m})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -90,7 +90,7 @@ func TestGraphsAgainstExactLogits(t *testing.T) {
 			t.Parallel()
 			c := testkit.LoadCase(t, name)
 			for form, m := range forms(t, c) {
-				g, err := arch.Build(source{m.KV, m})
+				g, _, err := arch.Build(source{m.KV, m})
 				if err != nil {
 					t.Fatal(form, err)
 				}

@@ -146,7 +146,10 @@ func factsOf(m *generate.Model) (modelFacts, error) {
 		f.size += int64(len(t.Data))
 		bytes[t.Type] += int64(len(t.Data))
 	}
-	arch, _ := m.Weights.KV.String("general.architecture")
+	arch, _, err := m.Weights.KV.String("general.architecture")
+	if err != nil {
+		return f, &generate.InputError{Err: err}
+	}
 	main, most := quant.F32, int64(-1)
 	for t, n := range bytes {
 		if n > most || n == most && t < main {
@@ -154,13 +157,16 @@ func factsOf(m *generate.Model) (modelFacts, error) {
 		}
 	}
 	kind := main.String()
-	if n, ok := m.Weights.KV.Int("general.file_type"); ok && n > 0 {
+	n, _, err := m.Weights.KV.Int("general.file_type")
+	if err != nil {
+		return f, &generate.InputError{Err: err}
+	}
+	if n > 0 {
 		if r, ok := quant.RecipeOfFile(int(n)); ok {
 			kind = r.Name
 		}
 	}
 	f.typ = fmt.Sprintf("%s %s %s", arch, shortParams(f.params), kind)
-	var err error
 	f.hash, err = measure.ModelHash(m.Weights.Files())
 	return f, err
 }

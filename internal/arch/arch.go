@@ -4,6 +4,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -11,12 +12,12 @@ import (
 )
 
 // Source is what an architecture may ask of a model file: metadata under GGUF keys, shapes of tensors under GGUF names, and the
-// contents of small vectors.
+// contents of small vectors. A key of another type than is asked for is an error, not an absent one.
 type Source interface {
-	String(key string) (string, bool)
-	Int(key string) (int64, bool)
-	Float(key string) (float64, bool)
-	Bools(key string) ([]bool, bool)
+	String(key string) (v string, ok bool, err error)
+	Int(key string) (v int64, ok bool, err error)
+	Float(key string) (v float64, ok bool, err error)
+	Bools(key string) (v []bool, ok bool, err error)
 	Shape(tensor string) (rows, cols int, ok bool)
 	Vector(tensor string) ([]float32, error)
 }
@@ -38,86 +39,125 @@ func Names() []string {
 	return n
 }
 
-// Build makes the graph of the model in src and checks every shape in it. Errors name the metadata key or the tensor.
-func Build(src Source) (*graph.Graph, error) {
-	name, ok := src.String("general.architecture")
+// Build makes the graph of the model in src and checks every value and every shape in it. Errors name the metadata key or the tensor.
+// notes say which defaults the file relies on, a line each.
+func Build(src Source) (g *graph.Graph, notes []string, err error) {
+	name, ok, err := src.String("general.architecture")
+	if err != nil {
+		return nil, nil, err
+	}
 	if !ok {
-		return nil, fmt.Errorf("general.architecture: the key is missing; is this a language model?")
+		return nil, nil, fmt.Errorf("general.architecture: the key is missing; is this a language model?")
 	}
 	build, ok := architectures[name]
 	if !ok {
-		return nil, fmt.Errorf("general.architecture: %q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
+		return nil, nil, fmt.Errorf("general.architecture: %.100q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
 	}
 	h := &hparams{src: src, arch: name}
-	if n := h.size("expert_count", 0); n > 0 {
-		return nil, fmt.Errorf("%s.expert_count: %d experts; mixtures of experts are not supported in this version", name, n)
+	if n := h.size("expert_count"); n > 0 {
+		return nil, nil, fmt.Errorf("%s.expert_count: %d experts; mixtures of experts are not supported in this version", name, n)
 	}
 	if !h.has("token_embd.weight") {
-		return nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
+		return nil, nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
 	}
-	g, err := build(h)
-	if err == nil {
-		err = h.err
+	g, err = build(h)
+	if h.err != nil {
+		err = h.err // what came first
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g.Arch = name
 	if err := g.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return g, nil
+	return g, h.notes, nil
 }
 
 // hparams reads hyperparameters and keeps the first error, so that a builder reads as one column.
 type hparams struct {
-	src  Source
-	arch string
-	err  error
+	src   Source
+	arch  string
+	err   error
+	notes []string // of defaults that were taken
 }
 
-// limit is the largest sensible value of a size: it keeps products of two within an int.
-const limit = 1 << 30
-
-// need is a required size.
-func (h *hparams) need(key string) int {
-	if n, ok := h.opt(key); ok {
-		return n
+// given is what the file says under a key of the table, if it is there and sound.
+func (h *hparams) given(name string) (v float64, ok bool) {
+	k, full := keyNamed(name), h.arch+"."+name
+	var err error
+	if k.Integer {
+		var n int64
+		n, ok, err = h.src.Int(full)
+		v = float64(n)
+	} else {
+		v, ok, err = h.src.Float(full)
 	}
-	h.fail(fmt.Errorf("%s.%s: the key is missing", h.arch, key))
-	return 1
-}
-
-// size is a size with a default.
-func (h *hparams) size(key string, def int) int {
-	if n, ok := h.opt(key); ok {
-		return n
+	if err != nil {
+		h.fail(err)
+		return k.sound(), true
 	}
-	return def
-}
-
-func (h *hparams) opt(key string) (int, bool) {
-	n, ok := h.src.Int(h.arch + "." + key)
 	if !ok {
 		return 0, false
 	}
-	if n < 0 || n > limit {
-		h.fail(fmt.Errorf("%s.%s: %d is out of range (0 to %d)", h.arch, key, n, limit))
-		return 1, true
+	if err := k.Check(v); err != nil {
+		h.fail(fmt.Errorf("%s: %w", full, err))
+		return k.sound(), true
 	}
-	return int(n), true
+	return v, true
 }
 
-func (h *hparams) float(key string, def float64) float64 {
-	if f, ok := h.src.Float(h.arch + "." + key); ok {
-		return f
+// float is the value of a key of the table, or its default.
+func (h *hparams) float(name string) float64 {
+	v, ok := h.given(name)
+	if ok {
+		return v
 	}
-	return def
+	k := keyNamed(name)
+	if k.Default == nil {
+		h.fail(fmt.Errorf("%s.%s: the key is missing; %s", h.arch, name, Remedy))
+		return k.sound()
+	}
+	v = k.Default(h.float)
+	if k.Why != "" {
+		h.note(name, Text(v), k.Why)
+	}
+	if err := k.Check(v); err != nil { // computed from other keys
+		h.fail(fmt.Errorf("%s.%s: is missing, and what follows from other keys %w", h.arch, name, err))
+		return k.sound()
+	}
+	return v
 }
 
-func (h *hparams) str(key string) string {
-	s, _ := h.src.String(h.arch + "." + key)
+// size is the value of an integer key of the table, or its default.
+func (h *hparams) size(name string) int { return int(h.float(name)) }
+
+// str is the value of a key that is text, "" where the file has none.
+func (h *hparams) str(name string) string {
+	s, _, err := h.src.String(h.arch + "." + name)
+	if err != nil {
+		h.fail(err)
+	}
 	return s
+}
+
+// bools is the value of a key that is a list of bools, and whether the file has it.
+func (h *hparams) bools(name string) ([]bool, bool) {
+	v, ok, err := h.src.Bools(h.arch + "." + name)
+	if err != nil {
+		h.fail(err)
+	}
+	return v, ok
+}
+
+// relied notes that the file has no key of that name, which is no number.
+func (h *hparams) relied(name string) { h.note(name, words[name].says, words[name].why) }
+
+func (h *hparams) note(name, says, why string) {
+	line := fmt.Sprintf("%s.%s: not in the file, taken as %s: %s", h.arch, name, says, why)
+	if !slices.Contains(h.notes, line) {
+		h.notes = append(h.notes, line)
+	}
 }
 
 func (h *hparams) fail(err error) {

@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"ck/internal/graph"
 )
@@ -15,50 +16,65 @@ type dense struct {
 }
 
 // windows is the sliding window of each layer, 0 for none: of all layers where the file has no pattern.
-func (h *hparams) windows(layers int) func(layer int) int {
-	window := h.size("attention.sliding_window", 0)
-	pattern, _ := h.src.Bools(h.arch + ".attention.sliding_window_pattern")
-	return func(l int) int {
-		if len(pattern) > 0 && (l >= len(pattern) || !pattern[l]) {
-			return 0
-		}
-		return window
+func (h *hparams) windows(layers int) []int {
+	window := h.size("attention.sliding_window")
+	pattern, ok := h.bools("attention.sliding_window_pattern")
+	out := make([]int, layers)
+	switch {
+	case ok && len(pattern) != layers:
+		h.fail(fmt.Errorf("%s.attention.sliding_window_pattern: has %d entries for %d layers; %s", h.arch, len(pattern), layers, Remedy))
+		return out
+	case slices.Contains(pattern, true) && window == 0:
+		h.fail(fmt.Errorf("%s.attention.sliding_window_pattern: names layers with a window, but sliding_window has no length; %s", h.arch, Remedy))
+	case window > 0 && !ok:
+		h.relied("attention.sliding_window_pattern")
 	}
+	for l := range out {
+		if !ok || pattern[l] {
+			out[l] = window
+		}
+	}
+	return out
 }
 
 func (d dense) build(h *hparams) (*graph.Graph, error) {
 	var (
-		hidden = h.need("embedding_length")
-		layers = h.need("block_count")
-		ffn    = h.need("feed_forward_length")
-		heads  = h.need("attention.head_count")
-		kv     = h.size("attention.head_count_kv", heads)
-		eps    = float32(h.float("attention.layer_norm_rms_epsilon", 1e-5))
+		hidden = h.size("embedding_length")
+		layers = h.size("block_count")
+		ffn    = h.size("feed_forward_length")
+		heads  = h.size("attention.head_count")
+		kv     = h.size("attention.head_count_kv")
+		headK  = h.size("attention.key_length")
+		headV  = h.size("attention.value_length")
+		eps    = float32(h.float("attention.layer_norm_rms_epsilon"))
 		window = h.windows(layers)
+		rope   = h.rope()
+		g      = &graph.Graph{Context: h.size("context_length"), Ropes: []graph.Rope{rope}}
 	)
+	if heads%kv != 0 {
+		h.fail(fmt.Errorf("%s.attention.head_count: %d heads cannot share %d KV heads evenly; %s", h.arch, heads, kv, Remedy))
+	}
+	if dims := 2 * len(rope.InvFreq); dims > headK {
+		h.fail(fmt.Errorf("%s.rope.dimension_count: is %d, but keys have %d elements; %s", h.arch, dims, headK, Remedy))
+	}
+	if beyond := fmt.Sprintf("blk.%d.attn_norm.weight", layers); h.has(beyond) {
+		h.fail(fmt.Errorf("%s.block_count: is %d, but there is a tensor %s; %s", h.arch, layers, beyond, Remedy))
+	}
+	if eps == 0 {
+		h.fail(fmt.Errorf("%s.attention.layer_norm_rms_epsilon: is too small for float32; %s", h.arch, Remedy))
+	}
 	if h.err != nil {
 		return nil, h.err
 	}
-	if heads == 0 || kv == 0 || heads%kv != 0 {
-		return nil, fmt.Errorf("%s.attention.head_count: %d heads over %d KV heads", h.arch, heads, kv)
-	}
-	headK := h.size("attention.key_length", hidden/heads)
-	headV := h.size("attention.value_length", headK)
-	if headK < 1 || headV < 1 || headK > 1<<14 || headV > 1<<14 || layers > 1<<14 || layers < 1 {
-		return nil, fmt.Errorf("%s: %d layers with heads of %d and %d elements", h.arch, layers, headK, headV)
-	}
-	g := &graph.Graph{Context: h.size("context_length", 2048)}
-	rope, err := h.rope(h.size("rope.dimension_count", headK))
-	if err != nil {
-		return nil, err
-	}
-	g.Ropes = []graph.Rope{rope}
 
 	embed := h.weight(g, "token_embd.weight")
 	if h.err != nil {
 		return nil, h.err
 	}
 	g.Vocab = g.Weights[embed].Rows
+	if n, ok := h.given("vocab_size"); ok && int(n) != g.Vocab {
+		h.fail(fmt.Errorf("%s.vocab_size: is %.0f, but token_embd.weight has %d rows; %s", h.arch, n, g.Vocab, Remedy))
+	}
 	x := g.NewValue("x", hidden)
 	g.Add(graph.Embed{}, "token_embd", nil, []graph.ValueID{x}, embed)
 
@@ -93,7 +109,7 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		turn := graph.Rotate{D: headK, Neox: d.neox}
 		q = one(turn, b+"rope_q", g.Width(q), []graph.ValueID{q})
 		k = one(turn, b+"rope_k", g.Width(k), []graph.ValueID{k})
-		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window(l)})
+		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window[l]})
 		o := one(graph.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
 			[]graph.ValueID{q, k, v})
 		if l == layers-1 { // later rows need the keys and values of all rows, but nothing behind the last attention

@@ -7,53 +7,59 @@ import (
 	"ck/internal/graph"
 )
 
-// rope is the model's table of rotary frequencies over dims elements of a head, with the scaling that the file asks for:
-// none, linear, yarn (Peng et al. 2023, arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).
-func (h *hparams) rope(dims int) (graph.Rope, error) {
-	base := h.float("rope.freq_base", 10000)
-	if dims < 2 || dims%2 != 0 || dims > 1<<14 || !(base > 0) || math.IsInf(base, 0) {
-		return graph.Rope{}, fmt.Errorf("%s.rope: %d dimensions with base %g", h.arch, dims, base)
+// rope is the model's table of rotary frequencies, with the scaling that the file asks for: none, linear, yarn (Peng et al. 2023,
+// arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).
+func (h *hparams) rope() graph.Rope {
+	dims, base := h.size("rope.dimension_count"), h.float("rope.freq_base")
+	if dims%2 != 0 {
+		h.fail(fmt.Errorf("%s.rope.dimension_count: is %d, and only pairs can be rotated; %s", h.arch, dims, Remedy))
 	}
 	r := graph.Rope{InvFreq: make([]float64, dims/2), Scale: 1}
 	for i := range r.InvFreq {
 		r.InvFreq[i] = math.Pow(base, -2*float64(i)/float64(dims))
 	}
-	factor := h.float("rope.scaling.factor", h.float("rope.scale_linear", 1))
+	factor := h.float("rope.scaling.factor")
 	switch kind := h.str("rope.scaling.type"); kind {
-	case "", "none":
-		if factor != 1 && kind == "" && factor > 0 { // old files name only the factor
+	case "none":
+	case "":
+		if factor != 1 {
+			h.relied("rope.scaling.type")
 			ropeDivide(r.InvFreq, factor)
 		}
 	case "linear":
-		if !(factor > 0) {
-			return r, fmt.Errorf("%s.rope.scaling.factor: %g must be positive", h.arch, factor)
-		}
 		ropeDivide(r.InvFreq, factor)
 	case "yarn":
-		orig := h.size("rope.scaling.original_context_length", h.size("context_length", 0))
-		if !(factor > 0) || orig < 1 {
-			return r, fmt.Errorf("%s.rope.scaling: yarn by factor %g over a context of %d", h.arch, factor, orig)
-		}
-		h.yarn(&r, dims, base, factor, orig)
+		h.yarn(&r, dims, base, factor)
 	default:
-		return r, fmt.Errorf("%s.rope.scaling.type: %q is not supported; ck knows none, linear, yarn and llama3 (rope_freqs)", h.arch, kind)
+		h.fail(fmt.Errorf("%s.rope.scaling.type: %.100q is not supported; ck knows none, linear, yarn and llama3 (rope_freqs)", h.arch, kind))
 	}
-	if rows, cols, ok := h.src.Shape("rope_freqs.weight"); ok {
-		f, err := h.src.Vector("rope_freqs.weight")
-		if err != nil {
-			return r, err
-		}
-		if rows != 1 || cols != len(r.InvFreq) || len(f) != cols {
-			return r, fmt.Errorf("tensor rope_freqs.weight: has %d x %d factors, wants %d", rows, cols, len(r.InvFreq))
-		}
-		for i := range r.InvFreq {
-			if !(f[i] > 0) {
-				return r, fmt.Errorf("tensor rope_freqs.weight: factor %d is %g", i, f[i])
-			}
-			r.InvFreq[i] /= float64(f[i])
-		}
+	h.ropeFactors(&r)
+	return r
+}
+
+// ropeFactors divides the frequencies by the tensor rope_freqs.weight, where the file has it.
+func (h *hparams) ropeFactors(r *graph.Rope) {
+	const name = "rope_freqs.weight"
+	rows, cols, ok := h.src.Shape(name)
+	if !ok {
+		return
 	}
-	return r, nil
+	if rows != 1 || cols != len(r.InvFreq) {
+		h.fail(fmt.Errorf("tensor %s: has %d x %d factors, wants %d; %s", name, rows, cols, len(r.InvFreq), Remedy))
+		return
+	}
+	f, err := h.src.Vector(name)
+	if err != nil {
+		h.fail(err)
+		return
+	}
+	for i := range r.InvFreq {
+		if !(f[i] > 0 && f[i] <= math.MaxFloat32) {
+			h.fail(fmt.Errorf("tensor %s: factor %d is %g, expected a finite number above 0; %s", name, i, f[i], Remedy))
+			return
+		}
+		r.InvFreq[i] /= float64(f[i])
+	}
 }
 
 // ropeDivide slows every frequency down.
@@ -65,13 +71,25 @@ func ropeDivide(inv []float64, by float64) {
 
 // yarn blends frequencies as they are (turning often within the original context) with interpolated ones (turning rarely), by a
 // ramp between beta_fast and beta_slow turns, and scales attention by 0.1 ln(factor) + 1.
-func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64, orig int) {
+func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64) {
+	var (
+		orig = float64(h.size("rope.scaling.original_context_length"))
+		fast = h.float("rope.scaling.yarn_beta_fast")
+		slow = h.float("rope.scaling.yarn_beta_slow")
+		attn = h.float("rope.scaling.yarn_attn_factor")
+		_    = h.float("rope.scaling.yarn_ext_factor") // the whole ramp
+	)
+	if base == 1 || fast < slow {
+		h.fail(fmt.Errorf("%s.rope.scaling: yarn needs yarn_beta_fast (%g) not below yarn_beta_slow (%g) and a freq_base (%g) above 1; %s",
+			h.arch, fast, slow, base, Remedy))
+		return
+	}
 	// turns n times in the original context: at which pair index?
 	index := func(n float64) float64 {
-		return float64(dims) * math.Log(float64(orig)/(n*2*math.Pi)) / (2 * math.Log(base))
+		return float64(dims) * math.Log(orig/(n*2*math.Pi)) / (2 * math.Log(base))
 	}
-	low := max(math.Floor(index(h.float("rope.scaling.yarn_beta_fast", 32))), 0)
-	high := min(math.Ceil(index(h.float("rope.scaling.yarn_beta_slow", 1))), float64(dims-1))
+	low := max(math.Floor(index(fast)), 0)
+	high := min(math.Ceil(index(slow)), float64(dims-1))
 	if low == high {
 		high += 0.001
 	}
@@ -81,6 +99,6 @@ func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64, orig int) 
 	}
 	r.Scale = 1
 	if factor > 1 {
-		r.Scale = (0.1*math.Log(factor) + 1) * h.float("rope.scaling.yarn_attn_factor", h.float("rope.scaling.attn_factor", 1))
+		r.Scale = (0.1*math.Log(factor) + 1) * attn
 	}
 }

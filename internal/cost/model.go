@@ -87,7 +87,7 @@ func (m *Model) build(src arch.Source) error {
 	for _, t := range m.Tensors {
 		m.types[t.Name] = t.Type
 	}
-	g, err := arch.Build(src)
+	g, _, err := arch.Build(src)
 	m.Graph = g
 	return err
 }
@@ -98,29 +98,29 @@ type shapeSource struct {
 	m *Model
 }
 
-func (x shapeSource) String(key string) (string, bool) {
+func (x shapeSource) String(key string) (string, bool, error) {
 	if key != "general.architecture" {
-		return "", false
+		return "", false, nil
 	}
-	return x.s.Arch, true
+	return x.s.Arch, true, nil
 }
 
-func (x shapeSource) Int(key string) (int64, bool) {
+func (x shapeSource) Int(key string) (int64, bool, error) {
 	s := x.s
 	n, ok := map[string]int{"block_count": s.Layers, "context_length": s.Context, "embedding_length": s.Hidden, "feed_forward_length": s.FFN,
 		"attention.head_count": s.Heads, "attention.head_count_kv": s.KVHeads, "attention.key_length": s.HeadDim,
 		"attention.value_length": s.HeadDim, "rope.dimension_count": s.HeadDim}[strings.TrimPrefix(key, s.Arch+".")]
-	return int64(n), ok
+	return int64(n), ok, nil
 }
 
-func (x shapeSource) Float(key string) (float64, bool) {
+func (x shapeSource) Float(key string) (float64, bool, error) {
 	if key != x.s.Arch+".rope.freq_base" {
-		return 0, false
+		return 0, false, nil
 	}
-	return float64(x.s.RopeBase), true
+	return float64(x.s.RopeBase), true, nil
 }
 
-func (x shapeSource) Bools(string) ([]bool, bool) { return nil, false }
+func (x shapeSource) Bools(string) ([]bool, bool, error) { return nil, false, nil }
 
 func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
 	for i := range x.m.Tensors {
@@ -138,10 +138,10 @@ func (x shapeSource) Vector(name string) ([]float32, error) {
 // fileSource shows a file to package arch.
 type fileSource struct{ f *gguf.Model }
 
-func (x fileSource) String(key string) (string, bool) { return x.f.KV.String(key) }
-func (x fileSource) Int(key string) (int64, bool)     { return x.f.KV.Int(key) }
-func (x fileSource) Float(key string) (float64, bool) { return x.f.KV.Float(key) }
-func (x fileSource) Bools(key string) ([]bool, bool)  { return x.f.KV.Bools(key) }
+func (x fileSource) String(key string) (string, bool, error) { return x.f.KV.String(key) }
+func (x fileSource) Int(key string) (int64, bool, error)     { return x.f.KV.Int(key) }
+func (x fileSource) Float(key string) (float64, bool, error) { return x.f.KV.Float(key) }
+func (x fileSource) Bools(key string) ([]bool, bool, error)  { return x.f.KV.Bools(key) }
 
 func (x fileSource) Shape(name string) (rows, cols int, ok bool) {
 	t := x.f.Tensor(name)

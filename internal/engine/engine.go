@@ -117,11 +117,12 @@ func Open(m *gguf.Model, opt Options) (*Engine, error) {
 	if err := e.machine(); err != nil {
 		return nil, err
 	}
-	g, err := arch.Build(source{m})
+	g, notes, err := arch.Build(source{m})
 	if err != nil {
 		return nil, &ModelError{m.Path, err}
 	}
 	e.Graph = g
+	e.Notes = append(append(e.Notes, m.Notes...), notes...)
 	if err := e.load(); err != nil {
 		e.Close()
 		return nil, err

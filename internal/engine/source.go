@@ -10,10 +10,10 @@ import (
 // source shows a model to package arch.
 type source struct{ m *gguf.Model }
 
-func (s source) String(key string) (string, bool) { return s.m.KV.String(key) }
-func (s source) Int(key string) (int64, bool)     { return s.m.KV.Int(key) }
-func (s source) Float(key string) (float64, bool) { return s.m.KV.Float(key) }
-func (s source) Bools(key string) ([]bool, bool)  { return s.m.KV.Bools(key) }
+func (s source) String(key string) (string, bool, error) { return s.m.KV.String(key) }
+func (s source) Int(key string) (int64, bool, error)     { return s.m.KV.Int(key) }
+func (s source) Float(key string) (float64, bool, error) { return s.m.KV.Float(key) }
+func (s source) Bools(key string) ([]bool, bool, error)  { return s.m.KV.Bools(key) }
 func (s source) Shape(name string) (int, int, bool) {
 	t := s.m.Tensor(name)
 	if t == nil {

@@ -12,6 +12,7 @@ import (
 
 	"ck/internal/gguf"
 	"ck/internal/hf"
+	"ck/internal/jsonfile"
 	"ck/internal/tokenizer"
 )
 
@@ -41,8 +42,9 @@ func (e *InputError) Unwrap() error { return e.Err }
 func inputf(format string, args ...any) error { return &InputError{fmt.Errorf(format, args...)} }
 
 const (
-	maxTemplateFile = 1 << 20 // bytes of a template, as internal/template reads
-	maxJSONFile     = 1 << 26 // bytes of tokenizer_config.json
+	promptKey       = "ck.prompt.default" // raw or chat: what prompts are without flags
+	maxTemplateFile = 1 << 20             // bytes of a template, as internal/template reads
+	maxJSONFile     = 1 << 26             // bytes of tokenizer_config.json
 )
 
 // Open opens a model: a GGUF file, the first part of a split one, a folder as Hugging Face lays it out, or the built-in model for
@@ -103,12 +105,24 @@ func fromGGUF(w *gguf.Model, path string) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	m := newModel(w, tok, path)
-	m.Template, _ = w.KV.String("tokenizer.chat_template")
+	m, err := newModel(w, tok, path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	m.named = map[string]string{}
 	for _, k := range w.KV.Keys() {
-		if n, ok := strings.CutPrefix(k, "tokenizer.chat_template."); ok {
-			m.named[n], _ = w.KV.String(k)
+		n, named := strings.CutPrefix(k, "tokenizer.chat_template.")
+		if !named && k != "tokenizer.chat_template" {
+			continue
+		}
+		text, _, err := w.KV.String(k)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if named {
+			m.named[n] = text
+		} else {
+			m.Template = text
 		}
 	}
 	m.defaultTemplate()
@@ -137,7 +151,10 @@ func fromFolder(w *gguf.Model, dir string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newModel(w, tok, dir)
+	m, err := newModel(w, tok, dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
 	return m, m.folderTemplates(dir)
 }
 
@@ -153,26 +170,44 @@ func noModel(dir string) error {
 	return fmt.Errorf("%s: a folder without a model: looked for config.json with *.safetensors, and for *.gguf; name a model file or folder", dir)
 }
 
-// newModel fills in what the metadata and the tokenizer say.
-func newModel(w *gguf.Model, tok *tokenizer.Tokenizer, path string) *Model {
+// newModel fills in what the metadata and the tokenizer say. Errors name the key or the tensor.
+func newModel(w *gguf.Model, tok *tokenizer.Tokenizer, path string) (*Model, error) {
 	m := &Model{Weights: w, Tok: tok, Path: path}
-	m.Name, _ = w.KV.String("general.name")
+	var err error
+	if m.Name, _, err = w.KV.String("general.name"); err != nil {
+		return nil, err
+	}
 	if m.Name == "" {
 		m.Name = filepath.Base(filepath.Clean(path))
 	}
-	if arch, ok := w.KV.String("general.architecture"); ok {
-		n, _ := w.KV.Int(arch + ".context_length")
-		m.Context = int(max(n, 0))
+	arch, _, err := w.KV.String("general.architecture")
+	if err != nil {
+		return nil, err
 	}
-	mode, _ := w.KV.String("ck.prompt.default")
+	context, _, err := w.KV.Int(arch + ".context_length")
+	if err != nil {
+		return nil, err
+	}
+	m.Context = int(max(context, 0)) // the engine judges the value
+	mode, said, err := w.KV.String(promptKey)
+	switch {
+	case err != nil:
+		return nil, err
+	case said && mode != "raw" && mode != "chat":
+		return nil, fmt.Errorf("%s: is %.100q, wanted raw or chat; mend the key or remove it", promptKey, mode)
+	}
 	m.Raw = mode == "raw"
+	if embd, n := w.Tensor("token_embd.weight"), tok.VocabSize(); embd != nil && embd.Rows() < n { // more are padding
+		return nil, fmt.Errorf("tensor token_embd.weight: has %d rows, but the vocabulary has %d tokens; tokenizer and weights are of different models: "+
+			"download or convert them again", embd.Rows(), n)
+	}
 	if id, ok := tok.BOS(); ok {
 		m.bos = tok.Piece(id)
 	}
 	if id, ok := tok.EOS(); ok {
 		m.eos = tok.Piece(id)
 	}
-	return m
+	return m, nil
 }
 
 // Close unmaps the model's files.
@@ -199,7 +234,7 @@ func (m *Model) folderTemplates(dir string) error {
 			return err
 		}
 		var c tokenizerConfig
-		if err := json.Unmarshal(b, &c); err != nil {
+		if err := jsonfile.Unmarshal(b, &c); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if err := m.takeConfig(c); err != nil {

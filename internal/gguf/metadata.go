@@ -96,85 +96,133 @@ func (m *Metadata) Keys() []string {
 	return keys
 }
 
+// TypeError says that a key is there with a value of another type than its reader can use.
+type TypeError struct {
+	Key   string
+	Found string // "string", "array of u8", or the number that does not fit
+	Want  string // "an integer", "an array of strings"
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("%s: is of type %s, wanted %s; the file is damaged or was written wrongly: download or convert it again", e.Key, e.Found, e.Want)
+}
+
+// The getters below return the value of a key; ok is false where there is no such key. A value of another type is not an absent one:
+// it is a *TypeError. Integers of any width whose value fits are one kind; every number is a float; nothing else is converted.
+
 // String is the value of a key of type string. The bytes need not be UTF-8.
-func (m *Metadata) String(key string) (string, bool) {
+func (m *Metadata) String(key string) (v string, ok bool, err error) {
 	e := m.find(key)
-	if e == nil || e.typ != typeString {
-		return "", false
+	if e == nil {
+		return "", false, nil
 	}
-	return string(e.raw), true
+	if e.typ != typeString {
+		return "", false, e.wanted("a string")
+	}
+	return string(e.raw), true, nil
 }
 
 // Bool is the value of a key of type bool.
-func (m *Metadata) Bool(key string) (bool, bool) {
-	e := m.find(key)
-	if e == nil || e.typ != typeBool {
-		return false, false
-	}
-	return e.raw[0] != 0, true
+func (m *Metadata) Bool(key string) (v, ok bool, err error) {
+	return scalar(m, key, "a bool", func(t valueType, b []byte) (bool, bool) { return b[0] != 0, t == typeBool })
 }
 
-// Int is the value of a key of any integer type; false as well if it is larger than an int64.
-func (m *Metadata) Int(key string) (int64, bool) {
-	e := m.find(key)
-	if e == nil {
-		return 0, false
-	}
-	return integer(e.typ, e.raw)
+// Int is the value of a key of any integer type. One beyond an int64 is an error.
+func (m *Metadata) Int(key string) (v int64, ok bool, err error) {
+	return scalar(m, key, "an integer", integer)
 }
 
 // Float is the value of a key of any number type.
-func (m *Metadata) Float(key string) (float64, bool) {
-	e := m.find(key)
-	if e == nil {
-		return 0, false
-	}
-	return float(e.typ, e.raw)
+func (m *Metadata) Float(key string) (v float64, ok bool, err error) {
+	return scalar(m, key, "a number", float)
 }
 
-// Ints is the value of an array of any integer type; false as well if one is larger than an int64.
-func (m *Metadata) Ints(key string) ([]int64, bool) { return array(m, key, integer) }
+// Ints is the value of an array of any integer type. An element beyond an int64 is an error.
+func (m *Metadata) Ints(key string) (v []int64, ok bool, err error) {
+	return array(m, key, "an array of integers", integer)
+}
 
 // Float32s is the value of an array of any number type, rounded to float32.
-func (m *Metadata) Float32s(key string) ([]float32, bool) {
-	return array(m, key, func(t valueType, b []byte) (float32, bool) {
+func (m *Metadata) Float32s(key string) (v []float32, ok bool, err error) {
+	return array(m, key, "an array of numbers", func(t valueType, b []byte) (float32, bool) {
 		v, ok := float(t, b)
 		return float32(v), ok
 	})
 }
 
 // Bools is the value of an array of bool.
-func (m *Metadata) Bools(key string) ([]bool, bool) {
-	return array(m, key, func(t valueType, b []byte) (bool, bool) { return b[0] != 0, t == typeBool })
+func (m *Metadata) Bools(key string) (v []bool, ok bool, err error) {
+	return array(m, key, "an array of bools", func(t valueType, b []byte) (bool, bool) { return b[0] != 0, t == typeBool })
 }
 
-// array decodes the array of fixed-size elements at key, false if it is none or decode refuses its elements. An empty array must
-// have a type that decode takes, too.
-func array[T any](m *Metadata, key string, decode func(valueType, []byte) (T, bool)) ([]T, bool) {
+// Strings is the value of an array of strings. The strings share one copy of the file's bytes.
+func (m *Metadata) Strings(key string) (v []string, ok bool, err error) {
 	e := m.find(key)
-	if e == nil || e.typ != typeArray || e.elem.size() == 0 {
-		return nil, false
+	if e == nil {
+		return nil, false, nil
+	}
+	if e.typ != typeArray || e.elem != typeString {
+		return nil, false, e.wanted("an array of strings")
+	}
+	return e.strings(), true, nil
+}
+
+// wanted is the error of a reader that e is of no use to.
+func (e *entry) wanted(want string) error {
+	found := e.typ.String()
+	switch {
+	case e.typ == typeArray:
+		found = "array of " + e.elem.String()
+		if e.elem == typeUint64 && want == "an array of integers" {
+			want += " below 2^63"
+		}
+	case e.typ == typeUint64 && want == "an integer":
+		found = fmt.Sprintf("u64 and %d", binary.LittleEndian.Uint64(e.raw))
+		want += " below 2^63"
+	}
+	return &TypeError{e.key, found, want}
+}
+
+// scalar decodes the one value at key.
+func scalar[T any](m *Metadata, key, want string, decode func(valueType, []byte) (T, bool)) (v T, ok bool, err error) {
+	e := m.find(key)
+	if e == nil {
+		return v, false, nil
+	}
+	if e.typ.size() > 0 {
+		if v, ok = decode(e.typ, e.raw); ok {
+			return v, true, nil
+		}
+	}
+	var zero T
+	return zero, false, e.wanted(want)
+}
+
+// array decodes the elements of fixed size at key. An empty array must have a type that decode takes, too.
+func array[T any](m *Metadata, key, want string, decode func(valueType, []byte) (T, bool)) ([]T, bool, error) {
+	e := m.find(key)
+	if e == nil {
+		return nil, false, nil
+	}
+	if e.typ != typeArray || e.elem.size() == 0 {
+		return nil, false, e.wanted(want)
 	}
 	size := e.elem.size()
 	if _, ok := decode(e.elem, make([]byte, 8)); !ok {
-		return nil, false
+		return nil, false, e.wanted(want)
 	}
 	out := make([]T, e.n)
 	for i := range out {
 		var ok bool
 		if out[i], ok = decode(e.elem, e.raw[i*size:][:size]); !ok {
-			return nil, false
+			return nil, false, e.wanted(want)
 		}
 	}
-	return out, true
+	return out, true, nil
 }
 
-// Strings is the value of an array of strings. The strings share one copy of the file's bytes.
-func (m *Metadata) Strings(key string) ([]string, bool) {
-	e := m.find(key)
-	if e == nil || e.typ != typeArray || e.elem != typeString {
-		return nil, false
-	}
+// strings are the elements of an array of strings.
+func (e *entry) strings() []string {
 	all := string(e.raw)
 	out := make([]string, e.n)
 	for i, at := 0, 0; i < e.n; i++ {
@@ -182,7 +230,7 @@ func (m *Metadata) Strings(key string) ([]string, bool) {
 		out[i] = all[at+8 : at+8+n]
 		at += 8 + n
 	}
-	return out, true
+	return out
 }
 
 // Value is the value of a key as the Go type of its own type: uint8 … float64, bool, string, or a slice of these; nil if there is
@@ -197,8 +245,7 @@ func (m *Metadata) Value(key string) any {
 	case e.typ != typeArray:
 		return decodeAny(e.typ, e.raw, 1, false)
 	case e.elem == typeString:
-		v, _ := m.Strings(key)
-		return v
+		return e.strings()
 	}
 	return decodeAny(e.elem, e.raw, e.n, true)
 }

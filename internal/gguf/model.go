@@ -20,6 +20,7 @@ type Model struct {
 	KV        *Metadata
 	Tensors   []*Tensor // in the order of the files
 	Alignment int       // of the tensors' data, in bytes; 1 where the format promises none
+	Notes     []string  // which defaults a reader of another format took, for -v: one line each
 
 	byName map[string]*Tensor
 	files  []*mapfile.File

@@ -128,7 +128,10 @@ func FromBytes(name string, data []byte) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, ok := kv.Int("split.count"); ok && n > 1 {
+	if n, _, err := kv.Int("split.count"); err != nil || n > 1 {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
 		return nil, fmt.Errorf("%s: this is a part of a split model; only whole models are read from memory", name)
 	}
 	m.KV = kv // Alignment stays 1: data may lie anywhere

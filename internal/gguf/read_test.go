@@ -155,26 +155,28 @@ func TestScalarsAndArrays(t *testing.T) {
 	defer m.Close()
 	kv := m.KV
 	for key, want := range map[string]int64{"s.u8": 255, "s.i8": -128, "s.u16": 65535, "s.i16": -32768, "s.u32": 1<<32 - 1, "s.i32": -1 << 31, "s.i64": -1 << 63} {
-		if v, ok := kv.Int(key); !ok || v != want {
+		if v, ok, _ := kv.Int(key); !ok || v != want {
 			t.Errorf("Int(%s) = %d, %v, expected %d", key, v, ok, want)
 		}
 	}
 	for _, key := range []string{"s.u64", "s.f32", "s.str", "s.bool1", "absent"} {
-		if v, ok := kv.Int(key); ok {
-			t.Errorf("Int(%s) = %d, expected none", key, v)
+		v, ok, err := kv.Int(key)
+		var wrong *TypeError
+		if ok || errors.As(err, &wrong) != (key != "absent") {
+			t.Errorf("Int(%s) = %d, %v, %v, expected none", key, v, ok, err)
 		}
 	}
 	for key, want := range map[string]float64{"s.f32": -0.5, "s.f64": 1e300, "s.u64": 1 << 64, "s.i8": -128} {
-		if v, ok := kv.Float(key); !ok || v != want {
+		if v, ok, _ := kv.Float(key); !ok || v != want {
 			t.Errorf("Float(%s) = %v, %v, expected %v", key, v, ok, want)
 		}
 	}
-	b0, ok0 := kv.Bool("s.bool0")
-	b1, ok1 := kv.Bool("s.bool1")
+	b0, ok0, _ := kv.Bool("s.bool0")
+	b1, ok1, _ := kv.Bool("s.bool1")
 	if b0 || !b1 || !ok0 || !ok1 {
 		t.Errorf("Bool = %v %v, %v %v", b0, ok0, b1, ok1)
 	}
-	if s, ok := kv.String("s.str"); s != "text" || !ok {
+	if s, ok, _ := kv.String("s.str"); s != "text" || !ok {
 		t.Errorf("String = %q, %v", s, ok)
 	}
 	if kv.Value("s.u64") != uint64(1<<64-1) || kv.Value("absent") != nil {
@@ -186,25 +188,25 @@ func TestScalarsAndArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if s, ok := a.KV.Strings("a.str"); !ok || len(s) != 3 || s[0] != "" || s[1] != "a" || s[2] != "€😀" {
+	if s, ok, _ := a.KV.Strings("a.str"); !ok || len(s) != 3 || s[0] != "" || s[1] != "a" || s[2] != "€😀" {
 		t.Errorf("Strings = %q, %v", s, ok)
 	}
-	if v, ok := a.KV.Ints("a.i32"); !ok || len(v) != 2 || v[0] != -1 || v[1] != 2 {
+	if v, ok, _ := a.KV.Ints("a.i32"); !ok || len(v) != 2 || v[0] != -1 || v[1] != 2 {
 		t.Errorf("Ints = %v, %v", v, ok)
 	}
-	if _, ok := a.KV.Ints("a.u64"); ok {
+	if _, ok, err := a.KV.Ints("a.u64"); ok || err == nil {
 		t.Error("Ints of 2^64-1 was given")
 	}
-	if v, ok := a.KV.Float32s("a.f32"); !ok || len(v) != 2 || v[0] != 0.25 || v[1] != -1e30 {
+	if v, ok, _ := a.KV.Float32s("a.f32"); !ok || len(v) != 2 || v[0] != 0.25 || v[1] != -1e30 {
 		t.Errorf("Float32s = %v, %v", v, ok)
 	}
-	if v, ok := a.KV.Bools("a.bool"); !ok || len(v) != 3 || v[0] || !v[1] || !v[2] {
+	if v, ok, _ := a.KV.Bools("a.bool"); !ok || len(v) != 3 || v[0] || !v[1] || !v[2] {
 		t.Errorf("Bools = %v, %v", v, ok)
 	}
-	if _, ok := a.KV.Bools("a.u8"); ok {
+	if _, ok, err := a.KV.Bools("a.u8"); ok || err == nil {
 		t.Error("Bools of an array of u8 was given")
 	}
-	if _, ok := a.KV.Float32s("a.str"); ok {
+	if _, ok, err := a.KV.Float32s("a.str"); ok || err == nil {
 		t.Error("Float32s of an array of strings was given")
 	}
 }
@@ -222,7 +224,7 @@ func TestModels(t *testing.T) {
 			continue
 		}
 		touch(t, m)
-		if arch, ok := m.KV.String("general.architecture"); !ok || m.KV.Value(arch+".block_count") == nil {
+		if arch, ok, _ := m.KV.String("general.architecture"); !ok || m.KV.Value(arch+".block_count") == nil {
 			t.Errorf("%s: architecture %q without block_count", path, arch)
 		}
 		m.Close()

@@ -10,73 +10,79 @@ import (
 	"slices"
 	"strings"
 
+	models "ck/internal/arch"
 	"ck/internal/gguf"
+	"ck/internal/jsonfile"
 )
 
-const (
-	maxCount    = 1 << 30 // of anything that config.json counts
-	maxLayers   = 1 << 16 // and of what is held per layer or pair of a head: a short file asks for no more
-	maxHeadDim  = 1 << 16
-	defaultBase = 10000 // rope_theta of the four classes where config.json has none
-)
-
-// config is the part of config.json that the table's classes compute with. JSON null leaves the zero value.
+// config is the part of config.json that the table's classes compute with: first as it is written, null and what is missing as nil,
+// then what it means.
 type config struct {
-	Architectures     []string
-	HiddenSize        int     `json:"hidden_size"`
-	IntermediateSize  int     `json:"intermediate_size"`
-	Layers            int     `json:"num_hidden_layers"`
-	Heads             int     `json:"num_attention_heads"`
-	HeadsKV           int     `json:"num_key_value_heads"`
-	HeadDim           int     `json:"head_dim"`
-	Context           int     `json:"max_position_embeddings"`
-	Vocab             int     `json:"vocab_size"`
-	RMSNormEps        float64 `json:"rms_norm_eps"`
-	HiddenAct         string  `json:"hidden_act"`
-	TieWordEmbeddings bool    `json:"tie_word_embeddings"`
+	Architectures     []string `json:"architectures"`
+	HiddenSize        *float64 `json:"hidden_size"`
+	IntermediateSize  *float64 `json:"intermediate_size"`
+	Layers            *float64 `json:"num_hidden_layers"`
+	Heads             *float64 `json:"num_attention_heads"`
+	HeadsKV           *float64 `json:"num_key_value_heads"`
+	HeadDim           *float64 `json:"head_dim"`
+	Context           *float64 `json:"max_position_embeddings"`
+	Vocab             *float64 `json:"vocab_size"`
+	RMSNormEps        *float64 `json:"rms_norm_eps"`
+	HiddenAct         string   `json:"hidden_act"`
+	TieWordEmbeddings bool     `json:"tie_word_embeddings"`
 
 	// transformers 5 has rope_parameters alone, the older style rope_theta and rope_scaling.
-	RopeParameters  *rope   `json:"rope_parameters"`
-	RopeScaling     *rope   `json:"rope_scaling"`
-	RopeTheta       float64 `json:"rope_theta"`
-	PartialRotary   float64 `json:"partial_rotary_factor"`
-	OriginalContext int     `json:"original_max_position_embeddings"`
+	RopeParameters  *rope    `json:"rope_parameters"`
+	RopeScaling     *rope    `json:"rope_scaling"`
+	RopeTheta       *float64 `json:"rope_theta"`
+	PartialRotary   *float64 `json:"partial_rotary_factor"`
+	OriginalContext *float64 `json:"original_max_position_embeddings"`
 
-	SlidingWindow    int      `json:"sliding_window"`
-	UseSlidingWindow bool     `json:"use_sliding_window"`
-	MaxWindowLayers  int      `json:"max_window_layers"`
-	LayerTypes       []string `json:"layer_types"`
+	SlidingWindow    json.RawMessage `json:"sliding_window"` // null is not the same as nothing
+	UseSlidingWindow bool            `json:"use_sliding_window"`
+	MaxWindowLayers  *float64        `json:"max_window_layers"`
+	LayerTypes       []string        `json:"layer_types"`
 
 	Quantization json.RawMessage `json:"quantization_config"`
 
 	class string
 	arch  arch
-	rope  rope // of either style, with its defaults
+	err   error    // the first one
+	notes []string // of defaults that were taken
+
+	hidden, ffn, layers, heads, headsKV, headDim, context, vocab int
+
+	eps  float64
+	rope rope // of either style
+	// What rope says, or its defaults.
+	theta, factor, original, lowFreq, highFreq float64
+
+	window, fullLayers int // positions that layers from fullLayers on see; 0: all
 }
 
 // rope is rope_parameters or rope_scaling.
 type rope struct {
 	Type            string   `json:"rope_type"`
 	OldType         string   `json:"type"`
-	Theta           float64  `json:"rope_theta"`
-	Factor          float64  `json:"factor"`
-	OriginalContext float64  `json:"original_max_position_embeddings"`
-	LowFreqFactor   float64  `json:"low_freq_factor"`
-	HighFreqFactor  float64  `json:"high_freq_factor"`
+	Theta           *float64 `json:"rope_theta"`
+	Factor          *float64 `json:"factor"`
+	OriginalContext *float64 `json:"original_max_position_embeddings"`
+	LowFreqFactor   *float64 `json:"low_freq_factor"`
+	HighFreqFactor  *float64 `json:"high_freq_factor"`
 	AttentionFactor *float64 `json:"attention_factor"`
 	ExtFactor       *float64 `json:"extrapolation_factor"`
 	BetaFast        *float64 `json:"beta_fast"`
 	BetaSlow        *float64 `json:"beta_slow"`
-	MScale          float64  `json:"mscale"`
-	MScaleAllDim    float64  `json:"mscale_all_dim"`
+	MScale          *float64 `json:"mscale"`
+	MScaleAllDim    *float64 `json:"mscale_all_dim"`
 	Truncate        *bool    `json:"truncate"`
-	PartialRotary   float64  `json:"partial_rotary_factor"`
+	PartialRotary   *float64 `json:"partial_rotary_factor"`
 }
 
-// parseConfig reads config.json and checks every value that is used.
+// parseConfig reads config.json and checks every value that is used. Errors name the key.
 func parseConfig(b []byte) (*config, error) {
 	c := &config{}
-	if err := json.Unmarshal(b, c); err != nil {
+	if err := jsonfile.Unmarshal(b, c); err != nil {
 		return nil, err
 	}
 	if len(c.Architectures) == 0 {
@@ -93,124 +99,176 @@ func parseConfig(b []byte) (*config, error) {
 	if c.HiddenAct != "" && c.HiddenAct != "silu" {
 		return nil, fmt.Errorf("hidden_act %.100q is not supported for %s, expected silu", c.HiddenAct, c.class)
 	}
-	for _, check := range []func() error{c.checkCounts, c.checkRope, c.checkWindow} {
-		if err := check(); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	c.readCounts()
+	c.readRope()
+	c.readWindow()
+	return c, c.err
 }
 
-func (c *config) checkCounts() error {
-	c.HeadsKV = cmp.Or(c.HeadsKV, c.Heads)
-	if c.HeadDim == 0 && c.Heads > 0 {
-		if c.HiddenSize%c.Heads != 0 {
-			return fmt.Errorf("hidden_size %d is no multiple of num_attention_heads %d, and there is no head_dim", c.HiddenSize, c.Heads)
-		}
-		c.HeadDim = c.HiddenSize / c.Heads
+func (c *config) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf(format, args...)
 	}
+}
+
+// number is the value of a key, p, or its default where the file has none. Range and default are those of the table of package arch.
+func (c *config) number(key string, p *float64) float64 {
+	k := models.ConfigKey(key)
+	if p == nil {
+		if k.Default == nil {
+			c.fail("%s: is missing; %s", key, models.Remedy)
+			return 1
+		}
+		v := k.Default(c.other)
+		if k.Why != "" {
+			c.notes = append(c.notes, fmt.Sprintf("config.json: %s: is missing, taken as %s: %s", key, models.Text(v), k.Why))
+		}
+		p = &v
+	}
+	if err := k.Check(*p); err != nil {
+		c.fail("%s: %w", key, err)
+		return max(k.Min, 1)
+	}
+	return *p
+}
+
+// required is the value of a key that has no default in config.json.
+func (c *config) required(key string, p *float64) float64 {
+	if p == nil {
+		c.fail("%s: is missing; %s", key, models.Remedy)
+		return 1
+	}
+	return c.number(key, p)
+}
+
+// other is the value of another key, by its name in GGUF, for defaults that follow from it.
+func (c *config) other(name string) float64 {
+	switch name {
+	case "embedding_length":
+		return float64(c.hidden)
+	case "attention.head_count":
+		return float64(c.heads)
+	case "context_length":
+		return float64(c.context)
+	}
+	return 1 // rope.scale_linear and attn_factor, which only GGUF has
+}
+
+func (c *config) readCounts() {
 	for _, n := range []struct {
-		key   string
-		value int
-		limit int
+		key  string
+		from *float64
+		to   *int
 	}{
-		{"num_hidden_layers", c.Layers, maxLayers}, {"max_position_embeddings", c.Context, maxCount}, {"hidden_size", c.HiddenSize, maxCount},
-		{"intermediate_size", c.IntermediateSize, maxCount}, {"num_attention_heads", c.Heads, maxCount},
-		{"num_key_value_heads", c.HeadsKV, maxCount}, {"head_dim", c.HeadDim, maxHeadDim}, {"vocab_size", c.Vocab, maxCount},
+		{"num_hidden_layers", c.Layers, &c.layers}, {"max_position_embeddings", c.Context, &c.context}, {"hidden_size", c.HiddenSize, &c.hidden},
+		{"intermediate_size", c.IntermediateSize, &c.ffn}, {"num_attention_heads", c.Heads, &c.heads}, {"vocab_size", c.Vocab, &c.vocab},
 	} {
-		if n.value < 1 || n.value > n.limit {
-			return fmt.Errorf("%s is %d, expected 1 to %d", n.key, n.value, n.limit)
-		}
+		*n.to = int(c.required(n.key, n.from))
 	}
-	if c.Heads%c.HeadsKV != 0 {
-		return fmt.Errorf("num_attention_heads %d is no multiple of num_key_value_heads %d", c.Heads, c.HeadsKV)
+	if c.HeadDim == nil && c.hidden%c.heads != 0 {
+		c.fail("hidden_size %d is no multiple of num_attention_heads %d, and there is no head_dim", c.hidden, c.heads)
 	}
-	if c.HeadDim%2 != 0 {
-		return fmt.Errorf("head_dim %d is odd; rotary embeddings need pairs", c.HeadDim)
+	c.headsKV = int(c.number("num_key_value_heads", c.HeadsKV))
+	c.headDim = int(c.number("head_dim", c.HeadDim))
+	c.eps = c.required("rms_norm_eps", c.RMSNormEps)
+	if c.heads%c.headsKV != 0 {
+		c.fail("num_attention_heads %d is no multiple of num_key_value_heads %d", c.heads, c.headsKV)
 	}
-	if !(c.RMSNormEps > 0 && c.RMSNormEps < 1) {
-		return fmt.Errorf("rms_norm_eps is %v, expected a number between 0 and 1", c.RMSNormEps)
+	if c.headDim%2 != 0 {
+		c.fail("head_dim %d is odd; rotary embeddings need pairs", c.headDim)
 	}
-	return nil
 }
 
-func (c *config) checkRope() error {
+func (c *config) readRope() {
 	// The newer key wins where a file has both, as in transformers.
 	if r := cmp.Or(c.RopeParameters, c.RopeScaling); r != nil {
 		c.rope = *r
 	}
 	r := &c.rope
+	if c.RopeScaling != nil && c.RopeParameters == nil && cmp.Or(r.Type, r.OldType) == "" {
+		c.fail("rope_scaling: names no rope_type; %s", models.Remedy)
+	}
 	r.Type = cmp.Or(r.Type, r.OldType, "default")
-	r.Theta = cmp.Or(r.Theta, c.RopeTheta, defaultBase)
-	r.OriginalContext = cmp.Or(r.OriginalContext, float64(c.OriginalContext))
-	if !(r.Theta > 0 && r.Theta <= math.MaxFloat32) {
-		return fmt.Errorf("rope_theta is %v, expected a positive number", r.Theta)
-	}
-	if p := cmp.Or(r.PartialRotary, c.PartialRotary, 1); p != 1 {
-		return fmt.Errorf("partial_rotary_factor %v is not supported for %s, expected 1", p, c.class)
-	}
+	c.theta = c.number("rope_theta", cmp.Or(r.Theta, c.RopeTheta))
+	c.number("partial_rotary_factor", cmp.Or(r.PartialRotary, c.PartialRotary))
 	switch r.Type {
 	case "default":
-		return nil
+		return
 	case "linear", "yarn", "llama3":
 	default:
-		return fmt.Errorf("rope_type %.100q is not supported for %s; known are default, linear, yarn, llama3", r.Type, c.class)
+		c.fail("rope_type %.100q is not supported for %s; known are default, linear, yarn, llama3", r.Type, c.class)
+		return
 	}
-	if !(r.Factor > 0 && r.Factor <= math.MaxFloat32) {
-		return fmt.Errorf("rope factor is %v, expected a positive number", r.Factor)
-	}
+	c.factor = c.required("factor", r.Factor)
 	if r.Type == "linear" {
-		return nil
+		return
 	}
+	original := cmp.Or(r.OriginalContext, c.OriginalContext)
 	if r.Type == "llama3" {
-		r.OriginalContext = cmp.Or(r.OriginalContext, 8192) // the converter's defaults
-		r.LowFreqFactor = cmp.Or(r.LowFreqFactor, 1)
-		r.HighFreqFactor = cmp.Or(r.HighFreqFactor, 4)
-		if !(r.LowFreqFactor > 0 && r.HighFreqFactor > r.LowFreqFactor) {
-			return fmt.Errorf("low_freq_factor %v and high_freq_factor %v, expected 0 < low < high", r.LowFreqFactor, r.HighFreqFactor)
+		if original == nil {
+			original = new(float64)
+			*original = 8192
+			c.notes = append(c.notes, "config.json: original_max_position_embeddings: is missing, taken as 8192: that of llama.cpp's converter for llama3")
+		}
+		c.lowFreq, c.highFreq = c.number("low_freq_factor", r.LowFreqFactor), c.number("high_freq_factor", r.HighFreqFactor)
+		if c.lowFreq >= c.highFreq {
+			c.fail("low_freq_factor %v and high_freq_factor %v, expected 0 < low < high", c.lowFreq, c.highFreq)
 		}
 	}
-	r.OriginalContext = cmp.Or(r.OriginalContext, float64(c.Context)) // transformers' default for yarn
-	if n := r.OriginalContext; !(n >= 1 && n <= maxCount && n == math.Trunc(n)) {
-		return fmt.Errorf("original_max_position_embeddings is %v, expected an integer from 1 to %d", n, maxCount)
+	c.original = c.number("original_max_position_embeddings", original)
+	for key, p := range map[string]*float64{"attention_factor": r.AttentionFactor, "extrapolation_factor": r.ExtFactor, "beta_fast": r.BetaFast,
+		"beta_slow": r.BetaSlow, "mscale": r.MScale, "mscale_all_dim": r.MScaleAllDim} {
+		if p != nil { // what is missing is a default of package arch
+			c.number(key, p)
+		}
 	}
 	if r.Truncate != nil && !*r.Truncate {
-		return errors.New("yarn with truncate = false is not supported")
+		c.fail("yarn with truncate = false is not supported")
 	}
-	return nil
 }
 
-func (c *config) checkWindow() error {
+func (c *config) readWindow() {
 	if c.arch.window == noWindow {
-		c.SlidingWindow = 0
-		return nil
+		return
 	}
-	if c.SlidingWindow < 0 || c.SlidingWindow > maxCount {
-		return fmt.Errorf("sliding_window is %d, expected 1 to %d or null", c.SlidingWindow, maxCount)
+	if string(c.SlidingWindow) != "null" {
+		used := c.arch.window == windowAll || c.UseSlidingWindow || slices.Contains(c.LayerTypes, "sliding_attention")
+		var p *float64
+		if len(c.SlidingWindow) > 0 {
+			if json.Unmarshal(c.SlidingWindow, &p) != nil {
+				c.fail("sliding_window: is %.100s, wanted an integer or null; %s", c.SlidingWindow, models.Remedy)
+				return
+			}
+		}
+		if p != nil || used {
+			c.window = int(c.number("sliding_window", p))
+		}
 	}
-	if len(c.LayerTypes) > 0 && len(c.LayerTypes) != c.Layers {
-		return fmt.Errorf("layer_types has %d entries, num_hidden_layers is %d", len(c.LayerTypes), c.Layers)
+	if len(c.LayerTypes) > 0 && len(c.LayerTypes) != c.layers {
+		c.fail("layer_types has %d entries, num_hidden_layers is %d", len(c.LayerTypes), c.layers)
 	}
 	for i, t := range c.LayerTypes {
 		if t != "full_attention" && t != "sliding_attention" {
-			return fmt.Errorf("layer_types[%d] is %.100q, expected full_attention or sliding_attention", i, t)
+			c.fail("layer_types[%d] is %.100q, expected full_attention or sliding_attention", i, t)
 		}
-		if t == "sliding_attention" && c.SlidingWindow == 0 {
-			return fmt.Errorf("layer_types[%d] is sliding_attention, but sliding_window is null", i)
+		if t == "sliding_attention" && c.window == 0 {
+			c.fail("layer_types[%d] is sliding_attention, but sliding_window is null", i)
 		}
 	}
-	return nil
+	if c.arch.window == windowFromMax && c.UseSlidingWindow && len(c.LayerTypes) == 0 {
+		c.fullLayers = int(c.number("max_window_layers", c.MaxWindowLayers))
+	}
 }
 
 // slides reports whether a layer attends to the last SlidingWindow positions only.
 func (c *config) slides(layer int) bool {
 	switch {
-	case c.SlidingWindow == 0:
+	case c.window == 0:
 		return false
 	case len(c.LayerTypes) > 0:
 		return c.LayerTypes[layer] == "sliding_attention"
 	case c.arch.window == windowFromMax:
-		return c.UseSlidingWindow && layer >= c.MaxWindowLayers
+		return c.UseSlidingWindow && layer >= c.fullLayers
 	}
 	return c.arch.window == windowAll
 }
@@ -224,16 +282,16 @@ func (c *config) metadata(kv *gguf.Metadata) {
 		key   string
 		value int
 	}{
-		{"block_count", c.Layers}, {"context_length", c.Context}, {"embedding_length", c.HiddenSize}, {"feed_forward_length", c.IntermediateSize},
-		{"attention.head_count", c.Heads}, {"attention.head_count_kv", c.HeadsKV}, {"attention.key_length", c.HeadDim},
-		{"attention.value_length", c.HeadDim}, {"vocab_size", c.Vocab}, {"rope.dimension_count", c.HeadDim},
+		{"block_count", c.layers}, {"context_length", c.context}, {"embedding_length", c.hidden}, {"feed_forward_length", c.ffn},
+		{"attention.head_count", c.heads}, {"attention.head_count_kv", c.headsKV}, {"attention.key_length", c.headDim},
+		{"attention.value_length", c.headDim}, {"vocab_size", c.vocab}, {"rope.dimension_count", c.headDim},
 	} {
 		kv.Set(a+n.key, uint32(n.value))
 	}
-	kv.Set(a+"attention.layer_norm_rms_epsilon", float32(c.RMSNormEps))
-	kv.Set(a+"rope.freq_base", float32(c.rope.Theta))
+	kv.Set(a+"attention.layer_norm_rms_epsilon", float32(c.eps))
+	kv.Set(a+"rope.freq_base", float32(c.theta))
 	c.ropeScaling(kv, a+"rope.scaling.")
-	c.window(kv, a+"attention.")
+	c.setWindow(kv, a+"attention.")
 }
 
 func (c *config) ropeScaling(kv *gguf.Metadata, prefix string) {
@@ -242,15 +300,15 @@ func (c *config) ropeScaling(kv *gguf.Metadata, prefix string) {
 		return // llama3 is a tensor, see ropeFactors
 	}
 	kv.Set(prefix+"type", r.Type)
-	kv.Set(prefix+"factor", float32(r.Factor))
+	kv.Set(prefix+"factor", float32(c.factor))
 	if r.Type == "linear" {
 		return
 	}
-	kv.Set(prefix+"original_context_length", uint32(r.OriginalContext))
+	kv.Set(prefix+"original_context_length", uint32(c.original))
 	for _, o := range []struct {
 		key   string
 		value *float64
-	}{{"yarn_ext_factor", r.ExtFactor}, {"yarn_attn_factor", r.yarnAttnFactor()}, {"yarn_beta_fast", r.BetaFast}, {"yarn_beta_slow", r.BetaSlow}} {
+	}{{"yarn_ext_factor", r.ExtFactor}, {"yarn_attn_factor", c.yarnAttnFactor()}, {"yarn_beta_fast", r.BetaFast}, {"yarn_beta_slow", r.BetaSlow}} {
 		if o.value != nil {
 			kv.Set(prefix+o.key, float32(*o.value))
 		}
@@ -261,28 +319,29 @@ func (c *config) ropeScaling(kv *gguf.Metadata, prefix string) {
 // yarn_attn_factor * (1 + 0.1 ln factor) (llama.cpp, rope_yarn); transformers by attention_factor itself, or by a quotient of two
 // such terms if mscale and mscale_all_dim are given (modeling_rope_utils.py). The converter copies attention_factor as it is, which
 // scales twice.
-func (r *rope) yarnAttnFactor() *float64 {
+func (c *config) yarnAttnFactor() *float64 {
 	scale := func(m float64) float64 {
-		if r.Factor <= 1 {
+		if c.factor <= 1 {
 			return 1
 		}
-		return 0.1*m*math.Log(r.Factor) + 1
+		return 0.1*m*math.Log(c.factor) + 1
 	}
+	r := &c.rope
 	var f float64
 	switch {
 	case r.AttentionFactor != nil:
 		f = *r.AttentionFactor / scale(1)
-	case r.MScale != 0 && r.MScaleAllDim != 0:
-		f = scale(r.MScale) / scale(r.MScaleAllDim) / scale(1)
+	case r.MScale != nil && r.MScaleAllDim != nil && *r.MScale != 0 && *r.MScaleAllDim != 0:
+		f = scale(*r.MScale) / scale(*r.MScaleAllDim) / scale(1)
 	default:
 		return nil
 	}
 	return &f
 }
 
-// window sets the window's length and, if some layers have none, the list of those that do.
-func (c *config) window(kv *gguf.Metadata, prefix string) {
-	pattern := make([]bool, c.Layers)
+// setWindow sets the window's length and, if some layers have none, the list of those that do.
+func (c *config) setWindow(kv *gguf.Metadata, prefix string) {
+	pattern := make([]bool, c.layers)
 	any := false
 	for i := range pattern {
 		pattern[i] = c.slides(i)
@@ -291,7 +350,7 @@ func (c *config) window(kv *gguf.Metadata, prefix string) {
 	if !any {
 		return
 	}
-	kv.Set(prefix+"sliding_window", uint32(c.SlidingWindow))
+	kv.Set(prefix+"sliding_window", uint32(c.window))
 	if slices.Contains(pattern, false) {
 		kv.Set(prefix+"sliding_window_pattern", pattern)
 	}
@@ -301,23 +360,22 @@ func (c *config) window(kv *gguf.Metadata, prefix string) {
 // wavelength fits high_freq_factor times into the original context stay, those that do not fit low_freq_factor times are divided by
 // factor, those between are mixed. In float32 step by step, as the converter's torch does (LlamaModel.generate_extra_tensors).
 func (c *config) ropeFactors() []float32 {
-	r := &c.rope
-	if r.Type != "llama3" {
+	if c.rope.Type != "llama3" {
 		return nil
 	}
-	longest, shortest := float32(r.OriginalContext/r.LowFreqFactor), float32(r.OriginalContext/r.HighFreqFactor)
-	out := make([]float32, c.HeadDim/2)
+	longest, shortest := float32(c.original/c.lowFreq), float32(c.original/c.highFreq)
+	out := make([]float32, c.headDim/2)
 	for i := range out {
-		freq := 1 / float32(math.Pow(r.Theta, float64(float32(2*i)/float32(c.HeadDim))))
+		freq := 1 / float32(math.Pow(c.theta, float64(float32(2*i)/float32(c.headDim))))
 		wavelength := float32(2*math.Pi) / freq
 		switch {
 		case wavelength < shortest:
 			out[i] = 1
 		case wavelength > longest:
-			out[i] = float32(r.Factor)
+			out[i] = float32(c.factor)
 		default:
-			smooth := (float32(r.OriginalContext)/wavelength - float32(r.LowFreqFactor)) / float32(r.HighFreqFactor-r.LowFreqFactor)
-			mixed := float32((1-smooth)/float32(r.Factor)) + smooth
+			smooth := (float32(c.original)/wavelength - float32(c.lowFreq)) / float32(c.highFreq-c.lowFreq)
+			mixed := float32((1-smooth)/float32(c.factor)) + smooth
 			out[i] = 1 / mixed
 		}
 	}

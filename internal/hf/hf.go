@@ -26,6 +26,7 @@ func Open(dir string) (*gguf.Model, error) {
 		return nil, err
 	}
 	m := gguf.NewModel(dir)
+	m.Notes = c.notes
 	if err := fill(m, dir, c); err != nil {
 		m.Close()
 		return nil, err
@@ -118,8 +119,8 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) 
 		t.Shape = []int{1}
 	}
 	if heads > 0 {
-		if rows := t.Shape[len(t.Shape)-1]; rows != heads*c.HeadDim {
-			return nil, fmt.Errorf("shape %v, expected %d heads of %d rows", st.Shape, heads, c.HeadDim)
+		if rows := t.Shape[len(t.Shape)-1]; rows != heads*c.headDim {
+			return nil, fmt.Errorf("shape %v, expected %d heads of %d rows", st.Shape, heads, c.headDim)
 		}
 	}
 	if len(t.Shape) > 1 {
@@ -159,15 +160,15 @@ func (c *config) name(name string) (gguf string, heads int, err error) {
 	if !ok || !ok2 || err != nil || to == "" || suffix == "" || number != strconv.Itoa(layer) {
 		return "", 0, fmt.Errorf("no such tensor is known in a %s", c.class)
 	}
-	if layer < 0 || layer >= c.Layers {
-		return "", 0, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.Layers)
+	if layer < 0 || layer >= c.layers {
+		return "", 0, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.layers)
 	}
 	if c.arch.permute {
 		switch to {
 		case "attn_q":
-			heads = c.Heads
+			heads = c.heads
 		case "attn_k":
-			heads = c.HeadsKV
+			heads = c.headsKV
 		}
 	}
 	return "blk." + number + "." + to + suffix, heads, nil

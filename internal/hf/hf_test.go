@@ -120,8 +120,8 @@ func TestMistralWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	arch, _ := m.KV.String("general.architecture")
-	w, ok := m.KV.Int("llama.attention.sliding_window")
+	arch, _, _ := m.KV.String("general.architecture")
+	w, ok, _ := m.KV.Int("llama.attention.sliding_window")
 	if arch != "llama" || w != 48 || !ok || m.KV.Value("llama.attention.sliding_window_pattern") != nil {
 		t.Errorf("architecture %s, window %d", arch, w)
 	}
@@ -278,10 +278,66 @@ func TestWindows(t *testing.T) {
 		{with(qwen, "layer_types", types), uint32(16), []bool{true, false, true}},
 	} {
 		kv := metadata(t, c.config)
-		arch, _ := kv.String("general.architecture")
+		arch, _, _ := kv.String("general.architecture")
 		window, pattern := kv.Value(arch+".attention.sliding_window"), kv.Value(arch+".attention.sliding_window_pattern")
 		if window != c.window || !reflect.DeepEqual(pattern, c.pattern) {
 			t.Errorf("%v\n gives window %v, pattern %v, expected %v, %v", c.config, window, pattern, c.window, c.pattern)
+		}
+	}
+}
+
+// What config.json leaves out, and null, gets the value of package arch's table, with a note. Zero is not nothing.
+func TestConfigDefaults(t *testing.T) {
+	qwen := with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "num_hidden_layers", 30, "use_sliding_window", true)
+	llama3 := map[string]any{"rope_type": "llama3", "factor": 8.0}
+	for _, c := range []struct {
+		config map[string]any
+		notes  []string // key and value
+		want   map[string]any
+	}{
+		{with(small(), "num_key_value_heads", nil), []string{"num_key_value_heads 2", "head_dim 4", "rope_theta 10000"}, map[string]any{"attention.head_count_kv": uint32(2)}},
+		{with(small(), "head_dim", 6), []string{"rope_theta 10000"}, map[string]any{"attention.key_length": uint32(6), "attention.value_length": uint32(6), "rope.dimension_count": uint32(6)}},
+		{small(), []string{"head_dim 4", "rope_theta 10000"}, map[string]any{"attention.key_length": uint32(4), "rope.freq_base": float32(10000)}},
+		{with(small(), "rope_scaling", llama3), []string{"head_dim 4", "rope_theta 10000", "original_max_position_embeddings 8192", "low_freq_factor 1", "high_freq_factor 4"}, nil},
+		{with(small(), "rope_scaling", map[string]any{"type": "yarn", "factor": 2.0}), []string{"head_dim 4", "rope_theta 10000", "original_max_position_embeddings 64"},
+			map[string]any{"rope.scaling.original_context_length": uint32(64)}},
+		{qwen, []string{"head_dim 4", "rope_theta 10000", "sliding_window 4096", "max_window_layers 28"}, map[string]any{"attention.sliding_window": uint32(4096)}},
+		{with(small(), "architectures", []string{"MistralForCausalLM"}), []string{"head_dim 4", "rope_theta 10000", "sliding_window 4096"},
+			map[string]any{"attention.sliding_window": uint32(4096)}},
+		{with(small(), "architectures", []string{"MistralForCausalLM"}, "sliding_window", nil), []string{"head_dim 4", "rope_theta 10000"},
+			map[string]any{"attention.sliding_window": nil}},
+	} {
+		p, err := parse(t, c.config)
+		if err != nil {
+			t.Errorf("%v: %v", c.config, err)
+			continue
+		}
+		var notes []string
+		for _, n := range p.notes {
+			key, rest, _ := strings.Cut(strings.TrimPrefix(n, "config.json: "), ": is missing, taken as ")
+			value, why, _ := strings.Cut(rest, ": ")
+			if notes = append(notes, key+" "+value); why == "" {
+				t.Errorf("%q does not say why", n)
+			}
+		}
+		if !slices.Equal(notes, c.notes) {
+			t.Errorf("%v\n notes %q, expected %q", c.config, notes, c.notes)
+		}
+		kv := &gguf.Metadata{}
+		p.metadata(kv)
+		for k, v := range c.want {
+			if got := kv.Value(p.arch.name + "." + k); got != v {
+				t.Errorf("%v\n %s is %v, expected %v", c.config, k, got, v)
+			}
+		}
+	}
+	p, err := parse(t, with(small(), "rope_scaling", llama3))
+	if f := p.ropeFactors(); err != nil || f[0] != 1 || p.original != 8192 || p.lowFreq != 1 || p.highFreq != 4 {
+		t.Errorf("llama3: %v, %v", f, err)
+	}
+	for _, key := range []string{"num_key_value_heads", "head_dim", "rope_theta", "max_position_embeddings", "rms_norm_eps", "vocab_size", "partial_rotary_factor"} {
+		if _, err := parse(t, with(small(), key, 0)); err == nil || !strings.Contains(err.Error(), key+": is 0") {
+			t.Errorf("%s of 0: %v", key, err)
 		}
 	}
 }
@@ -291,31 +347,31 @@ func TestConfigRefuses(t *testing.T) {
 		return with(small(), "rope_scaling", with(map[string]any{"rope_type": "llama3", "factor": 8}, kv...))
 	}
 	for want, c := range map[string]map[string]any{
-		"no architectures":      with(small(), "architectures", nil),
-		`"FooForCausalLM"`:      with(small(), "architectures", []string{"FooForCausalLM"}),
-		"quantization_config":   with(small(), "quantization_config", map[string]any{"quant_method": "gptq"}),
-		"hidden_act":            with(small(), "hidden_act", "gelu"),
-		"num_hidden_layers is":  with(small(), "num_hidden_layers", 1<<30),
-		"vocab_size is 0":       with(small(), "vocab_size", nil),
-		"vocab_size is -3":      with(small(), "vocab_size", -3),
-		"no head_dim":           with(small(), "hidden_size", 9),
-		"no multiple of num_ke": with(small(), "num_key_value_heads", 3),
-		"head_dim 5 is odd":     with(small(), "head_dim", 5),
-		"head_dim is 131072":    with(small(), "head_dim", 1<<17),
-		"num_attention_heads":   with(small(), "num_attention_heads", nil),
-		"rms_norm_eps":          with(small(), "rms_norm_eps", nil),
-		"rope_theta is -1":      with(small(), "rope_theta", -1),
-		"partial_rotary_factor": with(small(), "partial_rotary_factor", 0.5),
-		`rope_type "dynamic"`:   scaled("rope_type", "dynamic"),
-		"rope factor is 0":      scaled("factor", 0),
-		"0 < low < high":        scaled("low_freq_factor", 4),
-		"original_max_position": scaled("original_max_position_embeddings", 64.5),
-		"truncate":              scaled("rope_type", "yarn", "truncate", false),
-		"sliding_window is -1":  with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "sliding_window", -1),
-		"2 entries":             with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"full_attention", "full_attention"}),
-		`layer_types[0] is "x`:  with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"x"}),
-		"sliding_window is nul": with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"sliding_attention"}),
-		"cannot unmarshal":      with(small(), "hidden_size", 8.5),
+		"no architectures":       with(small(), "architectures", nil),
+		`"FooForCausalLM"`:       with(small(), "architectures", []string{"FooForCausalLM"}),
+		"quantization_config":    with(small(), "quantization_config", map[string]any{"quant_method": "gptq"}),
+		"hidden_act":             with(small(), "hidden_act", "gelu"),
+		"num_hidden_layers: is":  with(small(), "num_hidden_layers", 1<<30),
+		"vocab_size: is missing": with(small(), "vocab_size", nil),
+		"vocab_size: is -3":      with(small(), "vocab_size", -3),
+		"no head_dim":            with(small(), "hidden_size", 9),
+		"no multiple of num_ke":  with(small(), "num_key_value_heads", 3),
+		"head_dim 5 is odd":      with(small(), "head_dim", 5),
+		"head_dim: is 131072":    with(small(), "head_dim", 1<<17),
+		"num_attention_heads":    with(small(), "num_attention_heads", nil),
+		"rms_norm_eps":           with(small(), "rms_norm_eps", nil),
+		"rope_theta: is -1":      with(small(), "rope_theta", -1),
+		"partial_rotary_factor":  with(small(), "partial_rotary_factor", 0.5),
+		`rope_type "dynamic"`:    scaled("rope_type", "dynamic"),
+		"factor: is 0":           scaled("factor", 0),
+		"0 < low < high":         scaled("low_freq_factor", 4),
+		"original_max_position":  scaled("original_max_position_embeddings", 64.5),
+		"truncate":               scaled("rope_type", "yarn", "truncate", false),
+		"sliding_window: is -1":  with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "sliding_window", -1),
+		"2 entries":              with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"full_attention", "full_attention"}),
+		`layer_types[0] is "x`:   with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"x"}),
+		"sliding_window is nul":  with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "sliding_window", nil, "layer_types", []string{"sliding_attention"}),
+		"hidden_size: is 8.5":    with(small(), "hidden_size", 8.5),
 	} {
 		if _, err := parse(t, c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, expected %q in it", c, err, want)

@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 			if size != Bytes(s.Pure(typ)) {
 				t.Errorf("%s %s: %d bytes of tensors, announced %d", name, typ, size, Bytes(s.Pure(typ)))
 			}
-			if v, _ := m.KV.Strings("tokenizer.ggml.tokens"); len(v) != s.Vocab {
+			if v, _, _ := m.KV.Strings("tokenizer.ggml.tokens"); len(v) != s.Vocab {
 				t.Errorf("%s: %d tokens, want %d", name, len(v), s.Vocab)
 			}
 			in, err := Model(name, s, typ, 7)
@@ -95,7 +95,7 @@ func TestMixed(t *testing.T) {
 			t.Errorf("%s is %s, want %s", name, got, want)
 		}
 	}
-	if n, _ := m.KV.Int("general.file_type"); n != 15 {
+	if n, _, _ := m.KV.Int("general.file_type"); n != 15 {
 		t.Errorf("file type %d", n)
 	}
 	stop := errors.New("enough")

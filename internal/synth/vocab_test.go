@@ -66,7 +66,7 @@ func open(t *testing.T, arch string, n int) (*tokenizer.Tokenizer, string) {
 	if tok.VocabSize() != n {
 		t.Fatalf("%d tokens, want %d", tok.VocabSize(), n)
 	}
-	chat, _ := kv.String("tokenizer.chat_template")
+	chat, _, _ := kv.String("tokenizer.chat_template")
 	return tok, chat
 }
 

@@ -23,14 +23,20 @@ import (
 // mapKV is GGUF metadata in memory.
 type mapKV map[string]any
 
-func get[T any](kv mapKV, key string) (T, bool) { v, ok := kv[key].(T); return v, ok }
+func get[T any](kv mapKV, key string) (v T, ok bool, err error) {
+	x, ok := kv[key]
+	if v, is := x.(T); is || !ok {
+		return v, ok, nil
+	}
+	return v, false, fmt.Errorf("%s: is a %T", key, x)
+}
 
-func (kv mapKV) String(key string) (string, bool)      { return get[string](kv, key) }
-func (kv mapKV) Strings(key string) ([]string, bool)   { return get[[]string](kv, key) }
-func (kv mapKV) Float32s(key string) ([]float32, bool) { return get[[]float32](kv, key) }
-func (kv mapKV) Ints(key string) ([]int64, bool)       { return get[[]int64](kv, key) }
-func (kv mapKV) Int(key string) (int64, bool)          { return get[int64](kv, key) }
-func (kv mapKV) Bool(key string) (bool, bool)          { return get[bool](kv, key) }
+func (kv mapKV) String(key string) (string, bool, error)      { return get[string](kv, key) }
+func (kv mapKV) Strings(key string) ([]string, bool, error)   { return get[[]string](kv, key) }
+func (kv mapKV) Float32s(key string) ([]float32, bool, error) { return get[[]float32](kv, key) }
+func (kv mapKV) Ints(key string) ([]int64, bool, error)       { return get[[]int64](kv, key) }
+func (kv mapKV) Int(key string) (int64, bool, error)          { return get[int64](kv, key) }
+func (kv mapKV) Bool(key string) (bool, bool, error)          { return get[bool](kv, key) }
 
 // readKV reads the metadata of a whole and well-formed GGUF file.
 func readKV(b []byte) mapKV {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// KV is the metadata of a GGUF file. A method's second result is false where the key is missing or of another type; Ints is
-// for arrays of integers of any width, Int for such numbers.
+// KV is the metadata of a GGUF file. A method's second result is false where the key is missing; a key of another type is an error.
+// Ints is for arrays of integers of any width, Int for such numbers.
 type KV interface {
-	String(key string) (string, bool)
-	Strings(key string) ([]string, bool)
-	Float32s(key string) ([]float32, bool)
-	Ints(key string) ([]int64, bool)
-	Int(key string) (int64, bool)
-	Bool(key string) (bool, bool)
+	String(key string) (v string, ok bool, err error)
+	Strings(key string) (v []string, ok bool, err error)
+	Float32s(key string) (v []float32, ok bool, err error)
+	Ints(key string) (v []int64, ok bool, err error)
+	Int(key string) (v int64, ok bool, err error)
+	Bool(key string) (v, ok bool, err error)
 }
 
 // FromGGUF makes the tokenizer that the keys tokenizer.ggml.* describe: models llama (SentencePiece), gpt2 (byte-level BPE) and
@@ -31,13 +31,18 @@ func FromGGUF(kv KV) (*Tokenizer, error) {
 const ggml = "tokenizer.ggml."
 
 func fromGGUF(kv KV) (*Tokenizer, error) {
-	model, ok := kv.String(ggml + "model")
+	model, ok, err := kv.String(ggml + "model")
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		return nil, fmt.Errorf("%smodel is missing", ggml)
 	}
 	t := &Tokenizer{bos: -1, eos: -1, unknown: -1}
-	var err error
-	if t.text, ok = kv.Strings(ggml + "tokens"); !ok {
+	if t.text, ok, err = kv.Strings(ggml + "tokens"); err != nil {
+		return nil, err
+	}
+	if !ok {
 		return nil, fmt.Errorf("%stokens is missing", ggml)
 	}
 	if t.kind, err = ggufTypes(kv, len(t.text)); err != nil {
@@ -52,8 +57,11 @@ func fromGGUF(kv KV) (*Tokenizer, error) {
 		addBOS = true
 		err = t.ggufScores(kv)
 	case "gpt2", "gemma4":
-		pre, _ := kv.String(ggml + "pre")
+		var pre string
+		pre, _, err = kv.String(ggml + "pre")
 		switch {
+		case err != nil:
+			return nil, err
 		case model == "gemma4":
 			pre = "gemma4"
 		case pre == "":
@@ -79,7 +87,10 @@ func fromGGUF(kv KV) (*Tokenizer, error) {
 // ggufTypes is token_type, all normal if it is missing.
 func ggufTypes(kv KV, n int) ([]uint8, error) {
 	kinds := make([]uint8, n)
-	types, ok := kv.Ints(ggml + "token_type")
+	types, ok, err := kv.Ints(ggml + "token_type")
+	if err != nil {
+		return nil, err
+	}
 	if !ok {
 		for i := range kinds {
 			kinds[i] = typeNormal
@@ -99,14 +110,20 @@ func ggufTypes(kv KV, n int) ([]uint8, error) {
 }
 
 func (t *Tokenizer) ggufScores(kv KV) error {
-	scores, ok := kv.Float32s(ggml + "scores")
+	scores, ok, err := kv.Float32s(ggml + "scores")
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(scores, func(s float32) bool { return s != s }); i >= 0 {
+		return fmt.Errorf("%sscores[%d] is NaN, expected a number", ggml, i)
+	}
 	if !ok || len(scores) != len(t.text) {
 		return fmt.Errorf("%sscores has %d entries for %d tokens", ggml, len(scores), len(t.text))
 	}
 	t.prefix = prefixAlways
 	t.setScores(scores)
-	if on, ok := kv.Bool(ggml + "remove_extra_whitespaces"); ok {
-		t.collapse = on
+	if t.collapse, err = ggufFlag(kv, "remove_extra_whitespaces", t.collapse); err != nil {
+		return err
 	}
 	return t.build(formEscaped)
 }
@@ -144,7 +161,10 @@ func ranks(scores []float32) []uint32 {
 }
 
 func (t *Tokenizer) ggufMerges(kv KV, p preType, pre string) error {
-	merges, ok := kv.Strings(ggml + "merges")
+	merges, ok, err := kv.Strings(ggml + "merges")
+	if err != nil {
+		return err
+	}
 	if !ok {
 		return fmt.Errorf("%smerges is missing", ggml)
 	}
@@ -153,7 +173,6 @@ func (t *Tokenizer) ggufMerges(kv KV, p preType, pre string) error {
 		t.form = formEscaped
 		t.escape = pre != "whitespace"
 	}
-	var err error
 	if t.steps, err = splitAtAll(p.exprs); err != nil {
 		return err
 	}
@@ -173,8 +192,11 @@ func (t *Tokenizer) ggufIDs(kv KV, spm bool) error {
 		key string
 		id  *int32
 	}{{"bos_token_id", &t.bos}, {"eos_token_id", &t.eos}, {"unknown_token_id", &unknown}, {"eot_token_id", &eot}, {"eom_token_id", &eom}} {
-		n, ok := kv.Int(ggml + k.key)
-		if !ok || n == math.MaxUint32 || n < 0 { // the null token
+		n, ok, err := kv.Int(ggml + k.key)
+		if err != nil {
+			return err
+		}
+		if !ok || n == math.MaxUint32 || n == -1 { // the null token
 			continue
 		}
 		v, err := t.checkID(n, ggml+k.key)
@@ -192,33 +214,55 @@ func (t *Tokenizer) ggufIDs(kv KV, spm bool) error {
 
 // ggufSpecials reads the flags of special tokens.
 func (t *Tokenizer) ggufSpecials(kv KV, addBOS bool) error {
-	flag := func(key string, def bool) bool {
-		if on, ok := kv.Bool(ggml + key); ok {
-			return on
+	var flags [3]bool
+	for i, f := range []struct {
+		key string
+		def bool
+	}{{"add_bos_token", addBOS}, {"add_eos_token", false}, {"add_space_prefix", t.prefix != prefixNever}} {
+		var err error
+		if flags[i], err = ggufFlag(kv, f.key, f.def); err != nil {
+			return err
 		}
-		return def
 	}
-	if on, ok := kv.Bool(ggml + "add_bos_token"); ok && on && t.bos < 0 {
+	if _, said, err := kv.Bool(ggml + "add_bos_token"); err != nil || said && flags[0] && t.bos < 0 {
 		return fmt.Errorf("%sadd_bos_token is set, but bos_token_id is missing", ggml)
 	}
-	addBOS, addEOS := flag("add_bos_token", addBOS), flag("add_eos_token", false)
-	if addEOS && t.eos < 0 {
+	if flags[1] && t.eos < 0 {
 		return fmt.Errorf("%sadd_eos_token is set, but eos_token_id is missing", ggml)
 	}
-	if !flag("add_space_prefix", t.prefix != prefixNever) {
+	if !flags[2] {
 		t.prefix, t.trimDecoded = prefixNever, false
 	}
-	t.finish(t.ggufList(kv), addBOS, addEOS)
+	list, err := t.ggufList(kv)
+	if err != nil {
+		return err
+	}
+	t.finish(list, flags[0], flags[1])
 	return nil
+}
+
+// ggufFlag is a bool of the file, def if it has none.
+func ggufFlag(kv KV, key string, def bool) (bool, error) {
+	on, ok, err := kv.Bool(ggml + key)
+	if !ok {
+		on = def
+	}
+	return on, err
 }
 
 // ggufList lists the special tokens. GGUF does not say which of them take white space with them; llama.cpp knows it by the
 // model's name.
-func (t *Tokenizer) ggufList(kv KV) []special {
-	name, _ := kv.String("general.name")
+func (t *Tokenizer) ggufList(kv KV) ([]special, error) {
+	name, _, err := kv.String("general.name")
+	if err != nil {
+		return nil, err
+	}
 	name = strings.ToLower(name)
 	phi3 := strings.Contains(name, "phi-3") || strings.Contains(name, "phi3")
-	pre, _ := kv.String(ggml + "pre")
+	pre, _, err := kv.String(ggml + "pre")
+	if err != nil {
+		return nil, err
+	}
 	mask := ""
 	switch {
 	case strings.HasPrefix(pre, "jina-v2-"):
@@ -236,5 +280,5 @@ func (t *Tokenizer) ggufList(kv KV) []special {
 		s.lstrip = mask != "" && s.text == mask
 		list = append(list, s)
 	}
-	return list
+	return list, nil
 }

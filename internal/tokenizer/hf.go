@@ -4,9 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"golang.org/x/text/unicode/norm"
+
+	"ck/internal/jsonfile"
 )
 
 // FromJSON makes a tokenizer from the contents of tokenizer.json (model BPE) and of tokenizer_config.json, which may be nil.
@@ -45,11 +48,17 @@ func (s *hfTokenText) UnmarshalJSON(b []byte) error {
 	var text string
 	if len(b) > 0 && b[0] == '{' {
 		var o struct {
-			Content string `json:"content"`
+			Content *string `json:"content"`
 		}
 		err := json.Unmarshal(b, &o)
-		*s = hfTokenText(o.Content)
-		return err
+		if err == nil && o.Content == nil {
+			err = &json.UnmarshalTypeError{Value: "object without content", Type: reflect.TypeFor[string]()}
+		}
+		if err != nil {
+			return err
+		}
+		*s = hfTokenText(*o.Content)
+		return nil
 	}
 	err := json.Unmarshal(b, &text) // null leaves ""
 	*s = hfTokenText(text)
@@ -61,7 +70,7 @@ func parseConfig(b []byte) (*hfConfig, error) {
 	if len(b) == 0 {
 		return c, nil
 	}
-	if err := json.Unmarshal(b, c); err != nil {
+	if err := jsonfile.Unmarshal(b, c); err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: %w", err)
 	}
 	return c, nil
@@ -604,6 +613,26 @@ func (t *Tokenizer) setConfig(list []special, c *hfConfig, addBOS bool) {
 		t.after = without(t.after, t.eos, !addEOS)
 	}
 	t.finish(list, addBOS, addEOS)
+}
+
+// named is an error if the files beside the vocabulary name a beginning or end of texts that is no token of it.
+func (t *Tokenizer) named(c *hfConfig) error {
+	const remedy = "the files are of different models: download them again"
+	for _, n := range []struct {
+		key  string
+		text hfTokenText
+		id   int32
+	}{{"bos_token", c.BOS, t.bos}, {"eos_token", c.EOS, t.eos}} {
+		if n.text != "" && n.id < 0 && !slices.Contains(t.text, string(n.text)) {
+			return fmt.Errorf("tokenizer_config.json: %s: is %.100q, which is no token; %s", n.key, string(n.text), remedy)
+		}
+	}
+	for _, id := range c.ends {
+		if id >= int64(len(t.text)) {
+			return fmt.Errorf("generation_config.json: eos_token_id: is %d, but there are %d tokens; %s", id, len(t.text), remedy)
+		}
+	}
+	return nil
 }
 
 // without removes id from ids if drop is set.

@@ -1,12 +1,14 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
+
+	"ck/internal/jsonfile"
 )
 
 // Limits of the files that Open reads whole.
@@ -49,6 +51,9 @@ func Open(dir string) (*Tokenizer, error) {
 		t, err := f.make(b, config)
 		switch {
 		case err == nil:
+			if err := t.named(config); err != nil {
+				return nil, fmt.Errorf("%s: %w", dir, err)
+			}
 			return t, nil
 		case !errors.Is(err, ErrUnsupported):
 			return nil, fmt.Errorf("%s: %w", dir, err)
@@ -94,7 +99,7 @@ func generationEnds(dir string) (ids []int64, err error) {
 	var c struct {
 		EOS any `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(b, &c); err != nil {
+	if err := jsonfile.Unmarshal(b, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	list, ok := c.EOS.([]any)
@@ -102,9 +107,14 @@ func generationEnds(dir string) (ids []int64, err error) {
 		list = []any{c.EOS}
 	}
 	for _, e := range list {
-		if id, ok := e.(float64); ok && id >= 0 && id < maxTokens {
-			ids = append(ids, int64(id))
+		if e == nil {
+			continue
 		}
+		id, ok := e.(float64)
+		if !ok || id != math.Trunc(id) || id < 0 || id >= maxTokens {
+			return nil, fmt.Errorf("%s: eos_token_id: %.100v is no id of a token; the file is damaged: download it again", name, e)
+		}
+		ids = append(ids, int64(id))
 	}
 	return ids, nil
 }

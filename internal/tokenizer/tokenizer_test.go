@@ -350,10 +350,17 @@ func TestOpen(t *testing.T) {
 		t.Errorf("tekken.json: %v", err)
 	}
 	write("tokenizer.json", tinyJSON)
-	write("generation_config.json", `{"eos_token_id":[4,1,99]}`)
+	write("generation_config.json", `{"eos_token_id":[4,1]}`)
 	if tok, err = Open(dir); err != nil || tok.VocabSize() != 7 || !tok.IsEOG(4) || !tok.IsEOG(1) || tok.IsEOG(0) {
 		t.Errorf("tokenizer.json: %v", err)
 	}
+	for _, bad := range []string{"99", "[4,7]", "-1", "1.5", `"1"`, "[[1]]", "true"} {
+		write("generation_config.json", `{"eos_token_id":`+bad+`}`)
+		if _, err = Open(dir); err == nil || !strings.Contains(err.Error(), "generation_config.json: eos_token_id: ") {
+			t.Errorf("eos_token_id %s: %v", bad, err)
+		}
+	}
+	write("generation_config.json", `{"eos_token_id":null}`)
 	write("tokenizer.json", tinyJSON[:len(tinyJSON)/2])
 	if _, err = Open(dir); err == nil || !strings.Contains(err.Error(), "tokenizer.json: offset") {
 		t.Errorf("half a tokenizer.json: %v", err)
@@ -607,7 +614,7 @@ func TestJSONParts(t *testing.T) {
 // The character map of T5 is NFKC with sentencepiece's additions.
 func TestCharMap(t *testing.T) {
 	kv := readKV(readData(t, "gguf/t5-small.gguf.gz"))
-	ints, ok := kv.Ints(ggml + "precompiled_charsmap")
+	ints, ok, _ := kv.Ints(ggml + "precompiled_charsmap")
 	if !ok {
 		t.Fatal("no character map")
 	}
