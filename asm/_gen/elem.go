@@ -180,7 +180,7 @@ func (v vec) gated(name, doc string, w []walk, arg func()) {
 		} else {
 			v.o("VBLENDVPS", z, t, num, num)
 		}
-		v.o("VMULPS", num, x, x)
+		v.o("VMULPS", f32(0, "SI"), num, x) // a itself: the same zero below the limit, NaN at -Inf
 		v.o("VDIVPS", f, x, x)
 		v.o("VMULPS", f32(0, "DX"), x, x)
 		v.o("VMOVUPS", x, f32(0, "DI"))

@@ -174,8 +174,8 @@ func Fold(l *[Lanes]float32) float32 {
 
 // SiLUMul is dst[i] = silu(g[i]) * u[i], silu(x) = x*sigmoid(x) = x*n/(1+e) with e = exp(-|x|), n = 1 or, for x < 0, e.
 //
-// silu is within 4 ulp, or within 2^-110 where e is below 2^-125 and counts as zero; it is x for +Inf, -0 for -Inf, NaN for NaN.
-// u may be nil (ones).
+// silu is within 4 ulp, or within 2^-110 where e is below 2^-125 and counts as zero; it is x for +Inf, NaN for NaN and for
+// -Inf, which is -Inf times zero and must not pass for nothing: a sum that overflowed shows in the result. u may be nil (ones).
 func SiLUMul(w Width, dst, g, u []float32) {
 	if u == nil {
 		ungated(SiLUMul, w, dst, g)
@@ -186,7 +186,7 @@ func SiLUMul(w Width, dst, g, u []float32) {
 		return
 	}
 	for i := range dst {
-		x := max(-128, float64(g[i])) // where the product is zero, but no NaN at -Inf
+		x := gate(g[i])
 		dst[i] = float32(x*sigmoid(x)) * u[i]
 	}
 }
@@ -226,7 +226,7 @@ func GELUMul(w Width, dst, g, u []float32) {
 		return
 	}
 	for i := range dst {
-		x := max(-128, float64(g[i])) // where the product is zero, but no NaN at -Inf
+		x := gate(g[i])
 		dst[i] = float32(x*sigmoid(x*(geluA+geluB*x*x))) * u[i]
 	}
 }
@@ -235,13 +235,21 @@ func GELUMul(w Width, dst, g, u []float32) {
 // is scalar on every width, some 20 ns per element.
 func GELUErfMul(dst, g, u []float32) {
 	for i := range dst {
-		x := max(-128, float64(g[i]))
+		x := gate(g[i])
 		y := float32(x * 0.5 * math.Erfc(-x/math.Sqrt2))
 		if u != nil {
 			y *= u[i]
 		}
 		dst[i] = y
 	}
+}
+
+// gate is x from -128 on, below which the product of all gates is zero; NaN for -Inf.
+func gate(x float32) float64 {
+	if math.IsInf(float64(x), -1) {
+		return math.NaN()
+	}
+	return max(-128, float64(x))
 }
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

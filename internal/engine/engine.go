@@ -230,12 +230,15 @@ func (e *Engine) Threads(c plan.Class) int {
 
 // buildPlan is the plan of a class.
 func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
-	return e.plan(c, e.opt.UBatch, func(w graph.WeightID) *kernel.Format {
-		if s := e.weights.Slots[w]; s != nil {
-			return s.Format
-		}
-		return nil
-	})
+	return e.plan(c, e.opt.UBatch, e.format)
+}
+
+// format is how matmuls read a weight; nil for what they do not read.
+func (e *Engine) format(w graph.WeightID) *kernel.Format {
+	if s := e.weights.Slots[w]; s != nil {
+		return s.Format
+	}
+	return nil
 }
 
 // plan builds the plan of a class; picks bounds the rows of logits of prompts.
@@ -337,8 +340,9 @@ const (
 )
 
 // Forward appends ids to a sequence and calls each with the index in ids and the logits [vocabulary] of the wanted rows, in order;
-// the slice is the engine's own until the next walk. When ctx ends it stops, within a walk too, and returns ctx's error. After an error
-// the sequence is as long as before.
+// the slice is the engine's own until the next walk, and all in it is finite. When ctx ends it stops, within a walk too, and returns
+// ctx's error. Logits that are not finite are a *ModelError that names the weight, or a *NotFiniteError. After an error the sequence is as
+// long as before.
 func (e *Engine) Forward(ctx context.Context, seq int, ids []int32, want Want, each func(i int, logits []float32) error) error {
 	start := e.cache.Len(seq)
 	err := e.forward(ctx, seq, ids, want, each)
@@ -387,8 +391,8 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 }
 
 // Walk runs one walk over rows of any sequences: continuous batching, speculation and Forward stand on it. Positions must continue
-// their sequences. When ctx ends the walk stops within about a millisecond with ctx's error. After an error the caller truncates the
-// sequences to what they were: no position of the batch holds anything.
+// their sequences. When ctx ends the walk stops within about a millisecond with ctx's error. Logits that are not finite are an error, as in
+// Forward. After an error the caller truncates the sequences to what they were: no position of the batch holds anything.
 func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) {
 	for i, s := range b.Seq {
 		if err := e.cache.Reserve(s, max(e.cache.Len(s), int(b.Pos[i])+1)); err != nil {
@@ -409,6 +413,9 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 		return nil, ctx.Err()
 	case err != nil:
 		return nil, e.fault(err)
+	}
+	if err := e.checkLogits(ctx, w, b); err != nil {
+		return nil, err
 	}
 	return w, nil
 }

@@ -45,6 +45,9 @@ func (e *Engine) load() error {
 			if err != nil {
 				return &ModelError{e.model.Path, err}
 			}
+			if j := notFinite(v); j >= 0 {
+				return e.badElement(t, 0, j, v[j])
+			}
 			e.weights.Vectors[i] = v
 		}
 	}

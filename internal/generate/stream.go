@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ck/internal/engine"
@@ -202,9 +203,9 @@ func (g *generation) run(ctx context.Context) error {
 		release := h.Hold()
 		defer release()
 	}
-	row := func(_ int, logits []float32) error {
-		next = g.draw(logits)
-		return nil
+	row := func(_ int, logits []float32) (err error) {
+		next, err = g.draw(logits)
+		return err
 	}
 	start := time.Now()
 	for {
@@ -241,9 +242,9 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 			}
 		}
 		if i == len(rows)-1 && o.MaxNew != 0 {
-			next = g.draw(logits)
+			next, err = g.draw(logits)
 		}
-		return nil
+		return err
 	}
 	if err := g.forward(ctx, rows, want, each); err != nil {
 		return 0, err
@@ -268,13 +269,19 @@ func (g *generation) forward(ctx context.Context, rows []int32, want engine.Want
 	return g.e.Forward(ctx, g.o.Seq, rows, want, each)
 }
 
+// errNoToken says that a sampler had nothing to choose from. Engines give finite logits, so it is banned tokens or a penalty that did it.
+var errNoToken = inputf("no token can follow: all are banned or without probability; loosen the sampling settings")
+
 // draw samples from logits.
-func (g *generation) draw(logits []float32) int32 {
+func (g *generation) draw(logits []float32) (int32, error) {
 	id := g.sampler.Sample(logits, g.ids)
+	if l := logits[id]; l-l != 0 || slices.Contains(g.sampler.ban, id) {
+		return 0, errNoToken
+	}
 	if g.o.LogProbs > 0 {
 		g.logProb, g.top = g.sampler.LogProbs(g.top[:0], logits, id, g.o.LogProbs)
 	}
-	return id
+	return id, nil
 }
 
 // take accepts the token id, shows what can be shown and says whether it was the last one.

@@ -29,8 +29,12 @@ func (t *ElemTable) NormScale(x []float32, eps float32) float32 {
 // SumSquares is the sum of squares of x in a fixed order.
 func (t *ElemTable) SumSquares(x []float32) float32 { return elem.SumSquares(t.w, x) }
 
-// ScaleOfSquares is NormScale for n elements whose squares add up to sum.
+// ScaleOfSquares is NormScale for n elements whose squares add up to sum. It is NaN where the sum is beyond float32: a scale of zero would
+// hide that.
 func ScaleOfSquares(sum float32, n int, eps float32) float32 {
+	if sum > math.MaxFloat32 {
+		return float32(math.NaN())
+	}
 	return float32(1 / math.Sqrt(float64(sum)/float64(max(n, 1))+float64(eps)))
 }
 

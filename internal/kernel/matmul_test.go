@@ -482,7 +482,7 @@ func TestMatmulSlicesAreATree(t *testing.T) {
 
 // Types without integer kernels, and all under --act f32, are decoded.
 func TestMatmulDirect(t *testing.T) {
-	for n := range int(quant.Q2_0) + 1 {
+	for n := range quant.Types {
 		qt := quant.Type(n)
 		if !qt.Known() {
 			continue

@@ -14,7 +14,7 @@ type Table struct {
 	Tier isa.Tier
 	ElemTable
 	AttnTable
-	formats [2][quant.Q2_0 + 1]Format // [--act f32][type]; the zero Format for unknown types
+	formats [2][quant.Types]Format // [--act f32][type]; the zero Format for unknown types
 	noPf    bool
 }
 

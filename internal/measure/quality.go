@@ -263,6 +263,9 @@ func NewBaseReader(r io.Reader) (*BaseReader, error) {
 	return b, nil
 }
 
+// isLogProb reports whether x can be a log probability: finite, and 0 at most but for rounding.
+func isLogProb(x float32) bool { return x >= -math.MaxFloat32 && x <= 1e-3 }
+
 // Next is the next position, valid until the next call.
 func (b *BaseReader) Next() (*Position, error) {
 	if _, err := io.ReadFull(b.r, b.buf); err != nil {
@@ -270,6 +273,9 @@ func (b *BaseReader) Next() (*Position, error) {
 	}
 	le := binary.LittleEndian
 	b.pos.Token, b.pos.LogProb = int32(le.Uint32(b.buf)), math.Float32frombits(le.Uint32(b.buf[4:]))
+	if b.pos.Token < 0 || int(b.pos.Token) >= b.Head.Vocab || !isLogProb(b.pos.LogProb) {
+		return nil, fmt.Errorf("position %d: token %d with log probability %g cannot be", b.n, b.pos.Token, b.pos.LogProb)
+	}
 	for i := range b.pos.IDs {
 		id := le.Uint32(b.buf[8+4*i:])
 		if id >= uint32(b.Head.Vocab) {
@@ -277,6 +283,9 @@ func (b *BaseReader) Next() (*Position, error) {
 		}
 		b.pos.IDs[i] = int32(id)
 		b.pos.Logs[i] = math.Float32frombits(le.Uint32(b.buf[8+4*(len(b.pos.IDs)+i):]))
+		if !isLogProb(b.pos.Logs[i]) {
+			return nil, fmt.Errorf("position %d: token %d with log probability %g cannot be", b.n, id, b.pos.Logs[i])
+		}
 	}
 	b.n++
 	return &b.pos, nil

@@ -2,9 +2,11 @@ package measure
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"ck/internal/testkit"
@@ -121,7 +123,28 @@ func TestBaseFile(t *testing.T) {
 	if _, err := r.Next(); err == nil {
 		t.Error("there is no third position")
 	}
-	for n := range b.Len() - 2*(8+8*8) { // cut anywhere in the head
+	body := b.Len() - 2*(8+8*8)
+	for name, bad := range map[string]struct {
+		at   int // in the second position
+		bits uint32
+	}{
+		"token": {0, 500}, "negative token": {0, 1 << 31}, "NaN": {4, 0x7fc00000}, "infinite": {4, 0xff800000}, "above 0": {4, math.Float32bits(0.5)},
+		"id": {8, 500}, "NaN in the list": {8 + 4*8 + 4*7, 0x7fc00000}, "infinite in the list": {8 + 4*8, 0x7f800000},
+	} {
+		data := bytes.Clone(b.Bytes())
+		binary.LittleEndian.PutUint32(data[body+8+8*8+bad.at:], bad.bits)
+		r, err := NewBaseReader(bytes.NewReader(data))
+		if err == nil {
+			_, err = r.Next()
+		}
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if _, err := r.Next(); err == nil || !strings.Contains(err.Error(), "position 1: token") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for n := range body { // cut anywhere in the head
 		if _, err := NewBaseReader(bytes.NewReader(b.Bytes()[:n])); err == nil {
 			t.Fatalf("%d bytes of a head are read", n)
 		}

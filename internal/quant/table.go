@@ -61,6 +61,9 @@ var table = [...]row{
 	NVFP4: {"NVFP4", 64, 36, decodeNVFP4, scaleNVFP4, nil, 0, nil, nil},
 }
 
+// Types is one more than the largest number of a type: what has a place for each type is that long.
+const Types = len(table)
+
 // Decode decodes the first len(dst) elements of src, blocks of type t, to float32, bit for bit as ggml does.
 //
 // Any bytes are a valid block: a scale that is not finite gives elements that are not. Integer types and F64 are rounded to

@@ -258,6 +258,30 @@ func (x *Walker) Logits(i int) []float32 {
 	return v[i*width : (i+1)*width]
 }
 
+// NotFinite is the first row of the walk in which item i has written an infinity or NaN, or -1. It is for hooks of walks with one
+// worker, behind the item.
+func (x *Walker) NotFinite(i int) int {
+	it := &x.Plan.Items[i]
+	for _, o := range it.Out {
+		if b := &x.Plan.Bufs[o.Buf]; b.Act || b.Parts || b.Cache > 0 {
+			continue
+		}
+		v, width := x.floats(o)
+		for r := range x.rows(it.Picked) {
+			for _, f := range v[r*width : (r+1)*width] {
+				if f-f == 0 {
+					continue
+				}
+				if it.Picked {
+					return int(x.batch.Pick[r])
+				}
+				return r
+			}
+		}
+	}
+	return -1
+}
+
 // block is what units [lo, hi) of an item are of operand o: rows [r0, r1) and columns [c0, c1).
 func (x *Walker) block(it *plan.Item, o plan.Operand, lo, hi int) (r0, r1, c0, c1 int) {
 	width := x.Plan.Bufs[o.Buf].Width
