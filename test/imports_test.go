@@ -16,7 +16,7 @@ import (
 // what stands above it. A new package is a new row.
 var mayImport = map[string][]string{
 	// assembly knows nothing of the project
-	"asm/attn": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
+	"asm/attn": {}, "asm/clone": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
 	// formats and text
 	"internal/jsonfile": {}, "internal/mapfile": {}, "internal/quant": {}, "internal/template": {},
 	"internal/tokenizer":   {"internal/jsonfile"},
@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"internal/synth":       {"internal/gguf", "internal/quant"},
 	// machine
 	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
-	"internal/team": {"asm/pause"},
+	"internal/team": {"asm/clone", "asm/pause"},
 	// one table of kernels
 	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "internal/isa", "internal/quant"},
 	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"internal/measure":  {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":     {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/synth", "internal/walk"},
 	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
-	"internal/cli":      {"internal/isa"},
+	"internal/cli":      {"asm/clone", "internal/isa"},
 	"internal/lineedit": {},
 	"internal/testkit":  {},
 }

@@ -158,6 +158,9 @@ func (a *App) Run(args []string) (code int) {
 			code = a.panicked(p)
 		}
 	}()
+	if err := checkRoom(); err != nil {
+		return a.Report(err)
+	}
 	ctx, stop := a.signals.start(a.endBy, a.quit)
 	defer stop()
 	alias := func(_ *pflag.FlagSet, name string) pflag.NormalizedName {

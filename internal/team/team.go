@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"ck/asm/clone"
 	"ck/asm/pause"
 )
 
@@ -103,6 +104,9 @@ func New(cpus []int, opt Options) (*Team, error) {
 		if err := probe(cpus[0]); err != nil {
 			return nil, pinError(0, cpus[0], err)
 		}
+	}
+	if err := clone.Threads(n); err != nil { // the runtime would end the process
+		return nil, fmt.Errorf("%d workers: the system refuses so many threads: %w; raise ulimit -u or the container's pids.max, or lower -t", n, err)
 	}
 	if runtime.GOMAXPROCS(0) < n+2 {
 		runtime.GOMAXPROCS(n + 2)

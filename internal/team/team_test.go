@@ -111,6 +111,33 @@ func stressUntil(t *testing.T, tm *Team, most int, enough func(rounds int) bool)
 	return last
 }
 
+// A worker that breaks the barrier takes all others with it: Run ends without an error, and the next one starts clean.
+func TestBreak(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		tm := newTeam(t, n, Options{})
+		for round := range 200 {
+			var passed atomic.Int64
+			err := tm.Run(func(w int) {
+				for i := 0; ; i++ {
+					if w == round%n && i == round%7 {
+						tm.Break()
+						return
+					}
+					if !tm.Barrier(w) {
+						return
+					}
+					passed.Add(1)
+				}
+			})
+			// Others may still be on their way out of the last barrier that was complete.
+			if p, r := int(passed.Load()), round%7; err != nil || p < r+max(r-1, 0)*(n-1) || p > r*n {
+				t.Fatalf("%d workers, round %d: %v, barriers passed %d times", n, round, err, p)
+			}
+		}
+		stress(t, tm, 100)
+	}
+}
+
 // collectGarbage runs the collector over and over until stop is called; n is how often it did.
 func collectGarbage() (n *atomic.Int64, stop func()) {
 	var wg sync.WaitGroup

@@ -283,8 +283,8 @@ func (s *storm) draw(rng *rand.Rand) (kind string, args []string) {
 		args = append(args, "--cpu", tier)
 	}
 	model := pick(s.models...)
-	if kind = pick("prompt", "prompt", "text", "stdin", "fifo", "lines", "chat idle", "chat typing", "chat answer", "chat answer"); strings.HasPrefix(kind, "chat") {
-		model = "" // has a template and ends no turn
+	if kind = pick("prompt", "prompt", "text", "stdin", "fifo", "lines", "chat idle", "chat typing", "chat answer", "chat answer"); kind == "lines" || strings.HasPrefix(kind, "chat") {
+		model = "" // the one with a template in every version of synth
 	}
 	if model != "" {
 		args = append(args, "-m", model)
