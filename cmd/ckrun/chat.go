@@ -16,18 +16,22 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/template"
 )
 
 const chatLong = `Talks with a model that has a chat template. On a terminal there are line editing, history and commands; /help lists them. Ctrl-C stops an answer or drops what is typed; in an empty line it ends the chat, as Ctrl-D does.
 
 The keys are those of a shell; Ctrl-R looks for an older message. What is typed is kept for later chats: --history.
 
+WORDS are the first turn.
+
 With piped stdin it reads messages as JSON, {"role": "user", "content": "Hello"} or arrays of them, and answers after each user turn, unless the same array holds the answer.`
 
 // chat is "ckrun chat".
 func (p *program) chat(cmd *cobra.Command, words []string) error {
-	if len(words) > 0 {
-		return cli.Usage("chat: takes no words (%q); type them at the prompt, or pipe JSON lines", words[0])
+	first := strings.Join(words, " ")
+	if err := checkUTF8("prompt", first); err != nil {
+		return err
 	}
 	p.yield(cmd, false)
 	if err := p.o.check(p.app); err != nil {
@@ -38,7 +42,7 @@ func (p *program) chat(cmd *cobra.Command, words []string) error {
 		return err
 	}
 	defer m.Close()
-	return p.chatWith(cmd, m)
+	return p.chatWith(cmd, m, first)
 }
 
 // talk is a running chat.
@@ -48,13 +52,16 @@ type talk struct {
 	m       *generate.Model
 	e       *engine.Engine
 	s       *generate.Session
+	t       *template.Template
 	flags   *pflag.FlagSet // the command's
+	first   string         // the first turn, from the command line
 	context int
 	turn    uint64
 	last    generate.Result
 }
 
-func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
+// chatWith chats; first is the user's first turn, if it is not empty.
+func (p *program) chatWith(cmd *cobra.Command, m *generate.Model, first string) error {
 	ctx := cmd.Context()
 	t, err := p.findTemplate(m)
 	if err != nil {
@@ -67,8 +74,9 @@ func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
 	}
 	closeEngine := sync.OnceFunc(e.Close)
 	defer closeEngine()
-	c := &talk{p: p, ctx: ctx, m: m, e: e, s: m.NewSession(e, t), flags: cmd.Flags(), context: limit}
+	c := &talk{p: p, ctx: ctx, m: m, e: e, s: m.NewSession(e, t), t: t, flags: cmd.Flags(), context: limit, first: first}
 	c.s.System, c.s.Render.Encoding = p.o.system, p.o.encoding()
+	c.useThink(p.app.Given("think"))
 	if cli.IsTerminal(p.app.In) && !p.app.Common.JSON {
 		err = c.terminal(ctx)
 	} else {
@@ -81,6 +89,9 @@ func (p *program) chatWith(cmd *cobra.Command, m *generate.Model) error {
 	}
 	return err
 }
+
+// useThink does what --think says from the next turn on; given: for this model.
+func (c *talk) useThink(given bool) { c.s.Reasoning, c.s.Render.Vars = c.p.reasoning(c.m, c.t, given) }
 
 // options are those of the next answer. Each turn has a random sequence of its own.
 func (c *talk) options() generate.Options {
@@ -111,6 +122,11 @@ func (c *talk) answer(ctx context.Context, text string, emit func(generate.Event
 
 // lines reads messages as JSON and answers each user turn.
 func (c *talk) lines(ctx context.Context, in *os.File) error {
+	if c.first != "" {
+		if err := c.take(ctx, []generate.Message{{Role: "user", Content: c.first}}); err != nil {
+			return err
+		}
+	}
 	dec := json.NewDecoder(&bounded{r: cli.Reader(ctx, in)})
 	for {
 		var raw json.RawMessage
@@ -165,6 +181,8 @@ func parseMessages(raw json.RawMessage) ([]generate.Message, error) {
 	type message struct {
 		Role    *string `json:"role"`
 		Content *string `json:"content"`
+
+		Reasoning string `json:"reasoning"`
 	}
 	var list []message
 	if strings.HasPrefix(strings.TrimSpace(string(raw)), "[") {
@@ -183,7 +201,7 @@ func parseMessages(raw json.RawMessage) ([]generate.Message, error) {
 		if m.Role == nil || *m.Role == "" || m.Content == nil {
 			return nil, errors.New("a message needs role and content")
 		}
-		out[i] = generate.Message{Role: *m.Role, Content: *m.Content}
+		out[i] = generate.Message{Role: *m.Role, Content: *m.Content, Reasoning: m.Reasoning}
 	}
 	return out, nil
 }
@@ -208,7 +226,8 @@ func (c *talk) take(ctx context.Context, messages []generate.Message) error {
 
 // answerLine prints the answer to a piped message: its text and a newline, or one JSON object.
 func (c *talk) answerLine(ctx context.Context) error {
-	show := func(ev generate.Event) error { return cli.OutError(c.p.write(ev.Text)) }
+	w := &output{p: c.p, text: true}
+	show := w.event
 	if c.p.app.Common.JSON {
 		show = nil
 	}
@@ -219,20 +238,24 @@ func (c *talk) answerLine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.p.warnFull(res, c.context)
 	if c.p.app.Common.JSON {
+		c.p.warnEnd(res, c.context)
 		err = c.p.app.PrintJSON(struct {
 			Schema       string          `json:"schema"`
 			Role         string          `json:"role"`
 			Content      string          `json:"content"`
+			Reasoning    string          `json:"reasoning,omitempty"`
 			Finish       generate.Finish `json:"finish"`
 			PromptTokens int             `json:"prompt_tokens"`
 			NewTokens    int             `json:"new_tokens"`
 			Seed         uint64          `json:"seed"`
 			Warnings     []string        `json:"warnings"`
-		}{"ckrun.chat/1", "assistant", validUTF8([]byte(res.Text)), res.Finish, res.PromptTokens, res.NewTokens, res.Seed, c.p.app.Warnings()})
-	} else if !strings.HasSuffix(res.Text, "\n") {
-		err = c.p.newline()
+		}{"ckrun.chat/1", "assistant", validUTF8([]byte(res.Text)), c.p.reasoned([]byte(res.Reasoning)), res.Finish, res.PromptTokens, res.NewTokens, res.Seed, c.p.app.Warnings()})
+	} else {
+		if w.last != '\n' {
+			err = c.p.newline()
+		}
+		c.p.warnEnd(res, c.context)
 	}
 	if err == nil && res.Finish == generate.FinishInterrupt {
 		return cli.Interrupted()

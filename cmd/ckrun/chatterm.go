@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"golang.org/x/term"
+
 	"ck/internal/cli"
 	"ck/internal/generate"
 )
@@ -22,6 +24,7 @@ var commands = []struct {
 	{"/system", "[TEXT]", "show or set the system message", (*talk).system},
 	{"/save", "FILE", "write the conversation as JSON (--force FILE overwrites)", (*talk).save},
 	{"/load", "FILE", "go on with a saved conversation", (*talk).load},
+	{"/set", "[KEY [VALUE]]", "show or change a setting, such as temp, seed, stop, think", (*talk).set},
 	{"/stat", "", "speed and memory of the last answer", (*talk).stat},
 	{"/quit", "", "end, as Ctrl-D does", func(*talk, string) error { return io.EOF }},
 }
@@ -36,6 +39,12 @@ func (c *talk) terminal(ctx context.Context) error {
 	ed := newEditor(c.p)
 	if !c.p.app.Common.Quiet {
 		fmt.Fprintf(ed.Out, "%s. /help lists commands, Ctrl-D ends.\n", cli.Escape(c.m.Name))
+	}
+	if c.first != "" {
+		fmt.Fprintf(ed.Out, "> %s\n", cli.Printable([]byte(c.first)))
+		if err := c.say(ctx, c.first); err != nil {
+			return err
+		}
 	}
 	for ctx.Err() == nil {
 		text, err := c.message(ctx, ed)
@@ -65,6 +74,11 @@ func (c *talk) said(ctx context.Context, text string) error {
 	case strings.HasPrefix(text, "/"):
 		return c.mend(c.command(text))
 	}
+	return c.say(ctx, text)
+}
+
+// say answers a turn of the user.
+func (c *talk) say(ctx context.Context, text string) error {
 	ctx, done := c.p.app.Interruptible(ctx)
 	defer done()
 	w := &output{p: c.p, text: true}
@@ -145,10 +159,20 @@ func (c *talk) command(line string) error {
 
 func (c *talk) help() error {
 	for _, cmd := range commands {
-		fmt.Fprintf(c.p.app.Err, "%-16s %s\n", strings.TrimSpace(cmd.name+" "+cmd.args), cmd.text)
+		fmt.Fprint(c.p.app.Err, cli.Columns(strings.TrimSpace(cmd.name+" "+cmd.args), cmd.text, 21, c.width()))
 	}
-	fmt.Fprint(c.p.app.Err, chatHelp)
+	for line := range strings.Lines(chatHelp) {
+		fmt.Fprintln(c.p.app.Err, strings.Join(cli.Wrap(strings.TrimSuffix(line, "\n"), c.width()), "\n"))
+	}
 	return nil
+}
+
+// width is that of texts for people: the terminal's, at most 80 columns.
+func (c *talk) width() int {
+	if w, _, err := term.GetSize(int(c.p.app.Err.Fd())); err == nil && w > 0 {
+		return min(w, 80)
+	}
+	return 80
 }
 
 func (c *talk) reset(string) error { c.s.Reset(); return nil }

@@ -58,7 +58,7 @@ func (p *program) prompt(cmd *cobra.Command, m *generate.Model, words []string, 
 		if err != nil {
 			return request{}, err
 		}
-		return p.cutIDs(m, request{ids, p.textOf(m, ids)}, limit), nil
+		return p.cutIDs(m, request{ids: ids, text: p.textOf(m, ids)}, limit), nil
 	}
 	text, err := p.readText(ctx, words, named)
 	if err != nil {
@@ -80,7 +80,7 @@ func (p *program) noPrompt(cmd *cobra.Command, m *generate.Model) error {
 	terminal := cli.IsTerminal(p.app.In)
 	chat := terminal && cli.IsTerminal(p.app.Out) && !o.noStdin && !o.raw && !o.jsonl && !p.app.Common.JSON && !o.show && o.logits == ""
 	if chat && (m.Template != "" || o.template != "") {
-		return p.chatWith(cmd, m)
+		return p.chatWith(cmd, m, "")
 	}
 	return noPrompt(terminal)
 }
@@ -118,7 +118,8 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return err
 	}
 	opt := generate.Options{Prompt: r.ids, MaxNew: o.predict, Context: limit, Stop: o.stop, IgnoreEOG: o.ignoreEOS,
-		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids)}
+		Sample: o.sample, LogProbs: o.logprobs, StartOfText: m.StartsText(r.ids),
+		Reasoning: r.reasoning, Inside: r.reasoning.Inside(r.text)}
 	var logits *cli.File
 	if o.logits != "" {
 		var err error
@@ -151,13 +152,13 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		}
 	}
 	if !out.text {
-		p.warnFull(res, limit) // the documents have the warnings
+		p.warnEnd(res, limit) // the documents have the warnings
 	}
 	if err := out.end(res); err != nil {
 		return cli.OutError(err)
 	}
 	if out.text {
-		p.warnFull(res, limit)
+		p.warnEnd(res, limit)
 	}
 	if o.stat {
 		p.printStat(e, res, load, false)
@@ -168,13 +169,6 @@ func (p *program) run(ctx context.Context, m *generate.Model, r request, limit i
 		return cli.Interrupted()
 	}
 	return nil
-}
-
-// warnFull says that a text ended because the context was full.
-func (p *program) warnFull(res generate.Result, limit int) {
-	if res.Finish == generate.FinishContext {
-		p.app.Warn("the context is full: %s of the prompt and %d new ones are %d; a larger -c has room for more", fmtTokens(res.PromptTokens), res.NewTokens, limit)
-	}
 }
 
 // promptProgress shows how far the evaluation of a prompt is.

@@ -30,6 +30,7 @@ type options struct {
 	predict, context int
 	stop             []string
 	ignoreEOS        bool
+	think            string
 	sample           generate.Params
 	seed             string
 
@@ -47,6 +48,12 @@ type options struct {
 }
 
 const maxInt = math.MaxInt32
+
+// Groups of flags that a chat can change.
+const (
+	generationGroup = "Generation"
+	samplingGroup   = "Sampling"
+)
 
 // The flags whose values are the parts of a prompt.
 const (
@@ -127,15 +134,17 @@ func (o *options) templateFlags(g cli.Group) {
 }
 
 func (o *options) generationFlags(c *cobra.Command) {
-	g := cli.NewGroup(c.Flags(), "Generation")
+	g := cli.NewGroup(c.Flags(), generationGroup)
 	g.Int(&o.predict, "predict", "n", 512, -1, maxInt, "N", "new tokens at most; 0: evaluate the prompt only; -1: until the end or until the context is full")
 	g.Int(&o.context, "ctx-size", "c", 0, 1, maxInt, "N", "context, prompt and new tokens together; memory for all of it must be there; default: the model's, memory as it grows")
-	g.Texts(&o.stop, "stop", "", "STR", "end before this text, which is not printed; may be repeated")
+	g.Texts(&o.stop, "stop", "", "STR", "end before this text of the answer, which is not printed; may be repeated")
 	g.Bool(&o.ignoreEOS, "ignore-eos", "", "never draw a token that ends the text")
+
+	g.Enum(&o.think, "think", "", thinkShow, "MODE", []string{thinkShow, thinkHide, thinkOff}, "what a model reasons before it answers: shown, faint on a terminal; hidden; off asks the template for an answer alone")
 
 	d := generate.DefaultParams()
 	s := &o.sample
-	g = cli.NewGroup(c.Flags(), "Sampling")
+	g = cli.NewGroup(c.Flags(), samplingGroup)
 	g.Float(&s.Temp, "temp", "", d.Temp, 0, 1e6, "X", "temperature; 0 is greedy")
 	g.Int(&s.TopK, "top-k", "", d.TopK, -1, maxInt, "N", "draw from the N most probable tokens; 0: from all")
 	g.Float(&s.TopP, "top-p", "", d.TopP, 0, 1, "X", "draw from the fewest tokens whose probabilities add up to X; 1: from all")
@@ -190,6 +199,9 @@ func (p *program) yield(cmd *cobra.Command, words bool) {
 	yields("file", given("ids"), &o.parts)
 	yields("system", raw || o.ids != "", &o.system)
 	yields("template", raw, &o.template)
+	if (raw || o.ids != "") && !given("think") {
+		o.think = thinkShow
+	}
 	yields("raw", given("template") || given("system"), &o.raw)
 	yields("show-prompt", given("ids"), &o.show)
 	yields("json", given("jsonl") || given("explain"), &p.app.Common.JSON)
@@ -200,7 +212,16 @@ func (p *program) yield(cmd *cobra.Command, words bool) {
 
 // check finds flags that contradict each other, and chooses the seed.
 func (o *options) check(c *cli.App) error {
+	if err := o.contradictions(c); err != nil {
+		return err
+	}
+	return o.takeSeed()
+}
+
+func (o *options) contradictions(c *cli.App) error {
 	switch {
+	case (o.raw || o.ids != "") && o.think != thinkShow:
+		return cli.Usage("--think: reasoning is told apart by the model's template, which --raw and --ids leave out; leave one out")
 	case o.jsonl && c.Common.JSON:
 		return cli.Usage("--jsonl: contradicts --json; choose one")
 	case o.explain != "" && (o.jsonl || c.Common.JSON):
@@ -222,10 +243,7 @@ func (o *options) check(c *cli.App) error {
 	case o.logits == "-" && (o.predict != 0 || c.Common.JSON || o.jsonl):
 		return cli.Usage("--logits: - is stdout, where the text goes; add -n 0, or name a file")
 	}
-	if err := checkUTF8("--system", o.system); err != nil {
-		return err
-	}
-	return o.takeSeed()
+	return checkUTF8("--system", o.system)
 }
 
 func (o *options) takeSeed() error {

@@ -54,7 +54,7 @@ func newProgram() *program {
 	root.Example = examples
 	root.RunE = p.complete
 	p.o.flags(root)
-	chat := p.app.NewCommand("chat [flags]", "talk with a model that has a chat template", chatLong, p.chat)
+	chat := p.app.NewCommand("chat [flags] [WORDS…]", "talk with a model that has a chat template", chatLong, p.chat)
 	p.o.chatFlags(chat)
 	p.o.tokenFlags(p.app.NewCommand("tokenize [flags] [TEXT…]", "print the ids of a text",
 		"Prints the ids of TEXT, of the file -f or of stdin on one line, with BOS and EOS as the model's file says. No template is applied.", p.tokenize))
@@ -98,9 +98,11 @@ var manSections = []cli.Section{
 A first word that is a command's name is the command; after -- everything is words.
 
 Names of special tokens in the prompt are text, inside a template too, unless --special.`},
+	{Title: "Reasoning", Text: `Many models reason before they answer, between marks such as <think> that their template or vocabulary names. On a terminal it is faint; elsewhere, and with NO_COLOR, it stands between <think> and </think>, whatever the model's own marks are. --think hide shows the answer alone. --think off gives the template the variable with which it asks for no reasoning (enable_thinking, thinking, reasoning_effort and others), and says if it has none. With --raw nothing is told apart.`},
 	{Title: "JSON", Text: `--json prints one object at the end, schema ckrun.complete/1:
 
-  text           new text, valid UTF-8
+  text           new text, valid UTF-8; of a model that reasons aloud, its answer
+  reasoning      what it reasoned before, unless --think hide
   ids            ids of the new tokens
   finish         eog, stop, length, context or interrupt
   stop           the stop string that was found
@@ -111,8 +113,8 @@ Names of special tokens in the prompt are text, inside a template too, unless --
   notes          what was decided: tier, threads, memory
   warnings       what else stderr gets as warnings
 
---jsonl prints one object a line, schema ckrun.event/1, field event: start; token with id, text, and with --logprobs K logprob and top; end with the fields of --json, and tail, text that no token event had. Texts of token events and tail joined are the text.
+--jsonl prints one object a line, schema ckrun.event/1, field event: start; token with id, text, reasoning, and with --logprobs K logprob and top; end with the fields of --json, and tail and reasoning_tail, text that no token event had. Texts of token events and tail joined are the text.
 
-chat --json prints one object an answer, schema ckrun.chat/1: role, content, finish, prompt_tokens, new_tokens, seed, warnings.`},
+chat --json prints one object an answer, schema ckrun.chat/1: role, content, reasoning, finish, prompt_tokens, new_tokens, seed, warnings.`},
 	{Title: "Models", Text: `A GGUF file, the first part of a split one, a folder as Hugging Face lays it out (config.json, safetensors, tokenizer.json or tokenizer.model), or nothing: then CK_MODEL, then the built-in model, stories260K by A. Karpathy (MIT licence), which writes tales of the kind small children are told.`},
 }

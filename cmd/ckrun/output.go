@@ -24,6 +24,9 @@ type output struct {
 	last    byte // of the text on stdout
 	tail    string
 	first   bool
+
+	thinking  bool   // what was written last is reasoning
+	thinkTail string // reasoning that no token event had
 }
 
 func (p *program) newOutput(m *generate.Model, e *engine.Engine, r request, context int, load time.Duration) *output {
@@ -48,9 +51,12 @@ func (w *output) event(ev generate.Event) error {
 	o := &w.p.o
 	switch {
 	case w.text:
-		return w.write(ev.Text)
+		if err := w.think(ev.Reasoning); err != nil {
+			return err
+		}
+		return w.answer(ev.Text)
 	case o.jsonl && ev.ID < 0:
-		w.tail = validUTF8(ev.Text)
+		w.tail, w.thinkTail = validUTF8(ev.Text), w.p.reasoned(ev.Reasoning)
 	case o.jsonl:
 		return w.p.app.PrintJSON(w.tokenEvent(ev))
 	case o.printIDs && !w.p.app.Common.JSON && ev.ID >= 0:
@@ -83,8 +89,9 @@ func (w *output) end(res generate.Result) error {
 			Schema string `json:"schema"`
 			Event  string `json:"event"`
 			Tail   string `json:"tail"`
+			Think  string `json:"reasoning_tail,omitempty"`
 			document
-		}{eventSchema, "end", w.tail, w.document("", res)})
+		}{eventSchema, "end", w.tail, w.thinkTail, w.document("", res)})
 	case o.printIDs:
 		if w.first {
 			return nil
@@ -168,6 +175,7 @@ type tokenEvent struct {
 	Event   string    `json:"event"`
 	ID      int32     `json:"id"`
 	Text    string    `json:"text"`
+	Think   string    `json:"reasoning,omitempty"`
 	LogProb *logProb  `json:"logprob,omitempty"`
 	Top     []topItem `json:"top,omitempty"`
 }
@@ -190,7 +198,7 @@ func (x logProb) MarshalJSON() ([]byte, error) {
 }
 
 func (w *output) tokenEvent(ev generate.Event) tokenEvent {
-	t := tokenEvent{Schema: eventSchema, Event: "token", ID: ev.ID, Text: validUTF8(ev.Text)}
+	t := tokenEvent{Schema: eventSchema, Event: "token", ID: ev.ID, Text: validUTF8(ev.Text), Think: w.p.reasoned(ev.Reasoning)}
 	if w.p.o.logprobs > 0 {
 		lp := logProb(ev.LogProb)
 		t.LogProb = &lp
@@ -205,6 +213,7 @@ func (w *output) tokenEvent(ev generate.Event) tokenEvent {
 type document struct {
 	Schema       string          `json:"schema,omitempty"`
 	Text         string          `json:"text"`
+	Reasoning    string          `json:"reasoning,omitempty"`
 	IDs          []int32         `json:"ids"`
 	Finish       generate.Finish `json:"finish"`
 	Stop         string          `json:"stop,omitempty"`
@@ -229,7 +238,7 @@ type timings struct {
 }
 
 func (w *output) document(schema string, res generate.Result) document {
-	return document{schema, validUTF8([]byte(res.Text)), list(res.IDs), res.Finish, res.StopString, res.PromptTokens, res.NewTokens, res.Seed, w.context,
+	return document{schema, validUTF8([]byte(res.Text)), w.p.reasoned([]byte(res.Reasoning)), list(res.IDs), res.Finish, res.StopString, res.PromptTokens, res.NewTokens, res.Seed, w.context,
 		w.m.Name, w.m.Path, newTimings(res, w.load), w.e.Notes, w.p.app.Warnings()}
 }
 

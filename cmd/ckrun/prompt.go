@@ -187,6 +187,8 @@ func invalidUTF8(s string) int {
 type request struct {
 	ids  []int32
 	text string // with the names of special tokens; of ids, their text
+
+	reasoning *generate.Reasoning // nil: nothing is told apart
 }
 
 // request turns the user's text into a prompt, at most limit tokens long (0: no limit).
@@ -196,6 +198,7 @@ func (p *program) request(m *generate.Model, text string, limit int) (request, e
 	if err != nil {
 		return request{}, err
 	}
+	reasoning, vars := p.reasoning(m, t, p.app.Given("think"))
 	enc := o.encoding()
 	if o.truncate == "" && !o.show {
 		enc.Max = limit
@@ -205,11 +208,11 @@ func (p *program) request(m *generate.Model, text string, limit int) (request, e
 		if err != nil {
 			return request{}, err
 		}
-		return p.cutIDs(m, request{ids, text}, limit), nil
+		return p.cutIDs(m, request{ids: ids, text: text}, limit), nil
 	}
 	render := func(text string) (request, error) {
-		r, err := m.RenderPrompt(t, o.system, text, generate.RenderOptions{Encoding: enc})
-		return request{r.IDs, r.Text}, err
+		r, err := m.RenderPrompt(t, o.system, text, generate.RenderOptions{Encoding: enc, Vars: vars})
+		return request{r.IDs, r.Text, reasoning}, err
 	}
 	r, err := render(text)
 	if err != nil || o.truncate == "" || o.fits(r, limit) {

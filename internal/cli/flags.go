@@ -231,6 +231,33 @@ func (g Group) Duration(p *time.Duration, name, short string, def time.Duration,
 	g.value(&value{meta: meta, set: set, get: func() string { return p.String() }}, name, short, usage)
 }
 
+// FlagsOf are the flags of groups, in the order of their definition.
+func FlagsOf(fs *pflag.FlagSet, groups ...string) []*pflag.Flag {
+	var list []*pflag.Flag
+	for _, g := range flagGroups(fs) {
+		if slices.Contains(groups, g.name) {
+			list = append(list, g.flags...)
+		}
+	}
+	return list
+}
+
+// FlagNamed is the flag of a long name, another name of it, or a short one; nil if there is none.
+func FlagNamed(fs *pflag.FlagSet, name string) *pflag.Flag {
+	if len(name) == 1 {
+		return fs.ShorthandLookup(name)
+	}
+	return fs.Lookup(name)
+}
+
+// SetFlag gives a flag the values of a list, or its one value, with the checks of the command line. Errors say what is wrong with the value.
+func SetFlag(f *pflag.Flag, values []string) error {
+	if err := set(f, values); err != nil {
+		return errors.New(valueError(f, strings.Join(values, " "), err))
+	}
+	return nil
+}
+
 // Optional lets the flag stand without a value, which then is def: --name or --name=VALUE.
 func (g Group) Optional(name, def string) { g.fs.Lookup(name).NoOptDefVal = def }
 

@@ -133,12 +133,15 @@ func flagText(f *pflag.Flag) string {
 }
 
 // column is a left text and a right one that is wrapped in its column.
-func column(left, right string) string {
-	text := wrapText(right, strings.Repeat(" ", helpColumn), helpWidth)
-	if len([]rune(left)) > helpColumn-2 {
+func column(left, right string) string { return Columns(left, right, helpColumn, helpWidth) }
+
+// Columns is a left text and a right one that begins at column at and is wrapped between words, below width columns.
+func Columns(left, right string, at, width int) string {
+	text := wrapText(right, strings.Repeat(" ", at), max(width, at+20))
+	if len([]rune(left)) > at-2 {
 		return left + "\n" + text
 	}
-	return left + strings.Repeat(" ", helpColumn-len([]rune(left))) + strings.TrimLeft(text, " ")
+	return left + strings.Repeat(" ", at-len([]rune(left))) + strings.TrimLeft(text, " ")
 }
 
 // wrapText fills paragraphs to the width. Indented lines stand as they are.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,9 @@ import (
 type Message struct {
 	Role    string `json:"role"` // system, user, assistant, or what else the template knows
 	Content string `json:"content"`
+
+	// Reasoning is what the model reasoned before it answered; templates leave that of past turns out, or do not.
+	Reasoning string `json:"reasoning,omitempty"`
 }
 
 // Encoding says how text becomes the ids of a prompt.
@@ -99,6 +103,7 @@ type RenderOptions struct {
 	Encoding
 	Continue bool      // without the header of an answer: the last message is not answered
 	Now      time.Time // for templates that write the date; zero: the present
+	Vars     template.Vars
 }
 
 // roles are the words for roles that templates may build the names of control tokens from, as in '<|' + role + '|>'. Any other role is
@@ -120,20 +125,28 @@ func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptio
 		if slices.Contains(roles, msg.Role) {
 			role = msg.Role
 		}
-		list[i] = template.NewDict().Set("role", role).Set("content", text(msg.Content))
+		d := template.NewDict().Set("role", role).Set("content", text(msg.Content))
+		if msg.Reasoning != "" {
+			for _, name := range reasoningNames {
+				d.Set(name, text(msg.Reasoning))
+			}
+		}
+		list[i] = d
 	}
 	bos := m.bos
 	if opt.NoBOS {
 		bos = ""
 	}
-	rendered, err := t.RenderParts(template.Vars{
+	vars := template.Vars{
 		"messages":              template.NewList(list...),
 		"bos_token":             bos,
 		"eos_token":             m.eos,
 		"add_generation_prompt": !opt.Continue,
 		"tools":                 nil,
 		"documents":             nil,
-	}, template.Options{Now: opt.Now})
+	}
+	maps.Copy(vars, opt.Vars)
+	rendered, err := t.RenderParts(vars, template.Options{Now: opt.Now})
 	if err != nil {
 		return Rendering{}, &InputError{err}
 	}
@@ -154,16 +167,19 @@ func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptio
 	return r, nil
 }
 
+// reasoningNames are what templates call a message's reasoning: most of them, then those of gemma 4 and solar, then that of gpt-oss.
+var reasoningNames = []string{"reasoning_content", "reasoning", "thinking"}
+
 // RenderPrompt renders one user turn, after a system message if there is one.
 func (m *Model) RenderPrompt(t *template.Template, system, prompt string, opt RenderOptions) (Rendering, error) {
-	return m.Render(t, conversation(system, Message{"user", prompt}), opt)
+	return m.Render(t, conversation(system, Message{Role: "user", Content: prompt}), opt)
 }
 
 func conversation(system string, turns ...Message) []Message {
 	if system == "" {
 		return turns
 	}
-	return append([]Message{{"system", system}}, turns...)
+	return append([]Message{{Role: "system", Content: system}}, turns...)
 }
 
 // Session is a conversation with a model. The state of what was evaluated stays in the engine, and a turn evaluates only what is new.
@@ -171,6 +187,9 @@ type Session struct {
 	Messages []Message // without the system message
 	System   string
 	Render   RenderOptions
+
+	// Reasoning divides answers; nil: they are text alone.
+	Reasoning *Reasoning
 
 	m    *Model
 	e    Engine
@@ -195,7 +214,7 @@ func (s *Session) Prompt() (Rendering, error) {
 // Ask adds a user turn and the model's answer to it; see Answer. If there is no answer the turn is taken back.
 func (s *Session) Ask(ctx context.Context, text string, o Options, emit func(Event) error) (Result, error) {
 	n := len(s.Messages)
-	s.Messages = append(s.Messages, Message{"user", text})
+	s.Messages = append(s.Messages, Message{Role: "user", Content: text})
 	res, err := s.Answer(ctx, o, emit)
 	if len(s.Messages) == n+1 {
 		s.Messages = s.Messages[:n]
@@ -204,7 +223,7 @@ func (s *Session) Ask(ctx context.Context, text string, o Options, emit func(Eve
 }
 
 // Answer generates an answer to the conversation and adds it as the assistant's turn, also the beginning of one that was interrupted
-// or broke off with an error, if there is any. Prompt, Seq, Reuse and StartOfText of o are set here.
+// or broke off with an error, if there is any. Prompt, Seq, Reuse, StartOfText, Reasoning and Inside of o are set here.
 func (s *Session) Answer(ctx context.Context, o Options, emit func(Event) error) (Result, error) {
 	opt := s.Render
 	opt.Max = o.Context
@@ -214,11 +233,12 @@ func (s *Session) Answer(ctx context.Context, o Options, emit func(Event) error)
 	}
 	o.Prompt, o.Seq, o.StartOfText = r.IDs, s.seq, s.m.StartsText(r.IDs)
 	o.Reuse = commonPrefix(s.held, r.IDs)
+	o.Reasoning, o.Inside = s.Reasoning, s.Reasoning.Inside(r.Text)
 	res, err := s.m.Generate(ctx, s.e, o, emit)
 	s.held = append(append(s.held[:0], r.IDs...), res.IDs...)
 	s.held = s.held[:min(len(s.held), s.e.Len(s.seq))]
 	if res.Text != "" || err == nil && res.Finish != FinishInterrupt && o.MaxNew != 0 {
-		s.Messages = append(s.Messages, Message{"assistant", res.Text})
+		s.Messages = append(s.Messages, Message{Role: "assistant", Content: res.Text, Reasoning: res.Reasoning})
 	}
 	return res, err
 }

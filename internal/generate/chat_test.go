@@ -218,7 +218,7 @@ func TestBOSOnce(t *testing.T) {
 // The built-in templates are the formats' documented turns.
 func TestBuiltinTemplates(t *testing.T) {
 	m := builtin(t)
-	conv := []Message{{"system", "S"}, {"user", " U1 "}, {"assistant", "A1"}, {"user", "U2"}}
+	conv := []Message{{Role: "system", Content: "S"}, {Role: "user", Content: " U1 "}, {Role: "assistant", Content: "A1"}, {Role: "user", Content: "U2"}}
 	for name, want := range map[string]string{
 		"chatml":  "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n U1 <|im_end|>\n<|im_start|>assistant\nA1<|im_end|>\n<|im_start|>user\nU2<|im_end|>\n<|im_start|>assistant\n",
 		"gemma":   "<s><start_of_turn>user\nS\n\nU1<end_of_turn>\n<start_of_turn>model\nA1<end_of_turn>\n<start_of_turn>user\nU2<end_of_turn>\n<start_of_turn>model\n",

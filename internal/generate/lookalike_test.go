@@ -125,7 +125,7 @@ func checkLookAlikes(t *testing.T, m *Model, name string, tmpl *template.Templat
 	t.Helper()
 	now := RenderOptions{Now: time.Date(2024, 7, 26, 13, 5, 9, 0, time.UTC)}
 	render := func(user, answer string, opt RenderOptions) Rendering {
-		r, err := m.Render(tmpl, []Message{{"user", user}, {"assistant", answer}, {"user", user}}, opt)
+		r, err := m.Render(tmpl, []Message{{Role: "user", Content: user}, {Role: "assistant", Content: answer}, {Role: "user", Content: user}}, opt)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -222,7 +222,7 @@ func checkForgery(t *testing.T, m *Model, source, text string) {
 		t.Fatal(err)
 	}
 	for _, role := range []string{"user", text} {
-		r, err := m.Render(tmpl, []Message{{role, text}}, RenderOptions{Encoding: Encoding{NoBOS: true}})
+		r, err := m.Render(tmpl, []Message{{Role: role, Content: text}}, RenderOptions{Encoding: Encoding{NoBOS: true}})
 		if err != nil {
 			t.Fatalf("%s of %q: %v", source, text, err)
 		}
@@ -250,10 +250,10 @@ func TestRolesInNames(t *testing.T) {
 		}
 		return s
 	}
-	if got := names(Message{"user", "x"}, Message{"assistant", "endoftext"}); got != "<|user|><|end|><|assistant|><|end|>" {
+	if got := names(Message{Role: "user", Content: "x"}, Message{Role: "assistant", Content: "endoftext"}); got != "<|user|><|end|><|assistant|><|end|>" {
 		t.Errorf("roles give %s", got)
 	}
-	if got := names(Message{"endoftext", "x"}); got != "<|end|>" {
+	if got := names(Message{Role: "endoftext", Content: "x"}); got != "<|end|>" {
 		t.Errorf("a token's name as the role gives %s", got)
 	}
 }
@@ -265,7 +265,7 @@ func TestLookAlikesInJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := m.Render(tmpl, []Message{{"user", "x<|im_end|>"}}, RenderOptions{})
+	r, err := m.Render(tmpl, []Message{{Role: "user", Content: "x<|im_end|>"}}, RenderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

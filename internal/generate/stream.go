@@ -42,6 +42,11 @@ type Options struct {
 	// StartOfText says that the new text begins a text: SentencePiece's first space is dropped. After a prompt it is part of the text.
 	StartOfText bool
 
+	// Reasoning, if it is not nil, divides what comes into reasoning and answer; with Inside it begins with reasoning. Stop strings count in
+	// the answer alone.
+	Reasoning *Reasoning
+	Inside    bool
+
 	// Logits gets the logits [vocabulary] of each evaluated prompt row, numbered from Reuse on; nil: only the last row's are computed.
 	// The slice is only valid during the call.
 	Logits func(row int, logits []float32) error
@@ -61,14 +66,16 @@ type Event struct {
 	ID int32
 	// Text is what can be shown now: complete characters that cannot belong to a stop string. It may be empty, and it need not belong
 	// to this token alone. Bytes that are no UTF-8 are passed as they are. It is valid during the call.
-	Text    []byte
-	LogProb float64     // natural logarithm, with Options.LogProbs
-	Top     []Candidate // with Options.LogProbs; valid during the call
+	Text      []byte
+	Reasoning []byte      // with Options.Reasoning; it stands before Text
+	LogProb   float64     // natural logarithm, with Options.LogProbs
+	Top       []Candidate // with Options.LogProbs; valid during the call
 }
 
 // Result is what a generation came to.
 type Result struct {
 	Text         string // all of it, without stop strings
+	Reasoning    string // with Options.Reasoning; then Text is the answer
 	IDs          []int32
 	Finish       Finish
 	StopString   string // the one that was found
@@ -152,6 +159,9 @@ func (m *Model) Generate(ctx context.Context, e Engine, o Options, emit func(Eve
 		g.sampler.Ban(m.endTokens()...)
 	}
 	g.text = newHoldback(m.Tok.NewDecoder(tokenizer.DecodeOptions{SkipSpaceAtStart: o.StartOfText}), o.Stop)
+	if o.Reasoning != nil {
+		g.text.split = newSplitter(o.Reasoning, o.Inside)
+	}
 	err := g.run(ctx)
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		err, g.res.Finish = nil, FinishInterrupt
@@ -162,6 +172,9 @@ func (m *Model) Generate(ctx context.Context, e Engine, o Options, emit func(Eve
 	g.res.IDs = g.ids[len(o.Prompt):]
 	g.res.NewTokens = len(g.res.IDs)
 	g.res.Text = string(g.text.all[:g.text.shown])
+	if s := g.text.split; s != nil {
+		g.res.Reasoning = string(s.think)
+	}
 	return g.res, err
 }
 
@@ -296,7 +309,7 @@ func (g *generation) take(id int32) (done bool, err error) {
 	}
 	g.ids = append(g.ids, id)
 	text, stop := g.text.add(id)
-	if err := g.send(Event{ID: id, Text: text, LogProb: g.logProb, Top: g.top}); err != nil {
+	if err := g.send(Event{ID: id, Text: text, Reasoning: g.text.thoughts(), LogProb: g.logProb, Top: g.top}); err != nil {
 		return true, err
 	}
 	switch n := len(g.ids) - len(g.o.Prompt); {
@@ -314,8 +327,9 @@ func (g *generation) take(id int32) (done bool, err error) {
 
 // flush shows what was held back, unless it is what a stop string cut off.
 func (g *generation) flush() error {
-	if text := g.text.flush(); len(text) > 0 {
-		return g.send(Event{ID: -1, Text: text})
+	text := g.text.flush()
+	if think := g.text.thoughts(); len(text)+len(think) > 0 {
+		return g.send(Event{ID: -1, Text: text, Reasoning: think})
 	}
 	return nil
 }
@@ -346,6 +360,10 @@ type holdback struct {
 	all   []byte // text so far, complete characters
 	shown int    // bytes of all that were given out
 	ended bool   // by a stop string
+
+	split   *splitter // nil: all is answer
+	thought int       // bytes of its reasoning that were given out
+	part    []byte    // of a token, on its way to split
 }
 
 func newHoldback(dec *tokenizer.Decoder, stop []string) *holdback {
@@ -360,7 +378,14 @@ func newHoldback(dec *tokenizer.Decoder, stop []string) *holdback {
 // begins first, and of those the one that is listed first. It and what follows are not shown.
 func (h *holdback) add(id int32) (text []byte, stop int) {
 	from := max(len(h.all)-h.most+1, h.shown) // a new match ends in the new bytes
-	h.all = h.dec.AppendBytes(h.all, id)
+	if h.split == nil {
+		h.all = h.dec.AppendBytes(h.all, id)
+	} else if c, ok := h.split.r.controls[id]; ok {
+		h.all = h.split.feed(h.all, c)
+	} else {
+		h.part = h.dec.AppendBytes(h.part[:0], id)
+		h.all = h.split.feed(h.all, h.part)
+	}
 	end, stop := len(h.all), -1
 	for i, s := range h.stop {
 		if s == "" {
@@ -378,6 +403,16 @@ func (h *holdback) add(id int32) (text []byte, stop int) {
 	text = h.all[h.shown:end]
 	h.shown = end
 	return text, stop
+}
+
+// thoughts is the reasoning that was not given out yet.
+func (h *holdback) thoughts() []byte {
+	if h.split == nil {
+		return nil
+	}
+	b := h.split.think[h.thought:]
+	h.thought = len(h.split.think)
+	return b
 }
 
 // pending is the length of the longest end of the hidden text that begins a stop string.
@@ -398,7 +433,11 @@ func (h *holdback) flush() []byte {
 	if h.ended {
 		return nil
 	}
-	h.all = h.dec.FlushBytes(h.all)
+	if h.split == nil {
+		h.all = h.dec.FlushBytes(h.all)
+	} else {
+		h.all = h.split.flush(h.split.feed(h.all, h.dec.FlushBytes(nil)))
+	}
 	text := h.all[h.shown:]
 	h.shown = len(h.all)
 	return text

@@ -16,9 +16,13 @@ import (
 // Template is a parsed template. It is immutable and may be rendered by many goroutines at once.
 type Template struct {
 	name   string
+	source string
 	body   []stmt
 	blocks map[string]*blockStmt
 }
+
+// Source is the text that Parse got.
+func (t *Template) Source() string { return t.source }
 
 // Parse parses a template. name appears in errors. Errors are of type *Error, kind "TemplateSyntaxError" or
 // "TemplateAssertionError" (unknown filter or test).
@@ -33,7 +37,7 @@ func Parse(name, source string) (t *Template, err error) {
 	if len(p.unknown) > 0 {
 		panic(p.unknown[0])
 	}
-	return &Template{name: name, body: body, blocks: p.blocks}, nil
+	return &Template{name: name, source: source, body: body, blocks: p.blocks}, nil
 }
 
 type parser struct {
