@@ -96,7 +96,7 @@ func (c *talk) say(ctx context.Context, text string) error {
 		c.hint("stopped")
 	case generate.FinishLength:
 		if !c.flags.Changed("predict") && res.NewTokens < c.p.o.predict {
-			c.hint("stopped after %s, half of what the context had left; /undo or /reset makes room, -c larger than %d has more", fmtTokens(res.NewTokens), c.context)
+			c.hint("stopped after %s to leave room in the context of %d; /undo or /reset makes more, as does -c", fmtTokens(res.NewTokens), c.context)
 		} else {
 			c.hint("stopped after %s; /set predict N allows more", fmtTokens(res.NewTokens))
 		}
@@ -108,7 +108,8 @@ func (c *talk) say(ctx context.Context, text string) error {
 
 func (c *talk) hint(format string, a ...any) {
 	if !c.p.app.Common.Quiet {
-		fmt.Fprintf(c.p.app.Err, "[%s]\n", cli.Escape(fmt.Sprintf(format, a...)))
+		text := "[" + cli.Escape(fmt.Sprintf(format, a...)) + "]"
+		fmt.Fprintln(c.p.app.Err, strings.Join(cli.Wrap(text, c.width()), "\n"))
 	}
 }
 

@@ -233,7 +233,7 @@ func TestStreamEdges(t *testing.T) {
 	}
 
 	// With LeaveRoom an answer takes half of what is left, at least one token, unless MaxNew is less.
-	for _, c := range []struct{ context, max, want int }{{4, 9, 1}, {5, 9, 1}, {6, 9, 2}, {11, -1, 4}, {11, 2, 2}, {0, 2, 2}} {
+	for _, c := range []struct{ context, max, want int }{{4, 9, 1}, {5, 9, 1}, {6, 9, 2}, {11, -1, 4}, {11, 5, 4}, {11, 2, 2}, {0, 2, 2}} {
 		res, err = m.Generate(ctx, newSeq(newScript(m, 3, say[:4])), Options{Prompt: prompt, Context: c.context, MaxNew: c.max, LeaveRoom: true}, nil)
 		if err != nil || res.NewTokens != c.want {
 			t.Errorf("context %d, at most %d: %d tokens, %s, %v, expected %d", c.context, c.max, res.NewTokens, res.Finish, err, c.want)
@@ -337,10 +337,10 @@ func TestLogProbsBeforeEverything(t *testing.T) {
 func TestGenerateAllocations(t *testing.T) {
 	m := builtin(t)
 	say := pieces(t, m, "O|n|c|e| the")
-	run := func(n int) float64 {
+	run := func(n int, r *Reasoning) float64 {
 		e := newSeq(newScript(m, 1, say))
 		e.rows, e.wants = nil, nil
-		o := Options{Prompt: []int32{1}, MaxNew: n, Stop: []string{"e!"}}
+		o := Options{Prompt: []int32{1}, MaxNew: n, Stop: []string{"e!"}, Reasoning: r}
 		bytes := 0
 		return testing.AllocsPerRun(3, func() {
 			e.Truncate(0, 0)
@@ -352,8 +352,10 @@ func TestGenerateAllocations(t *testing.T) {
 			}
 		})
 	}
-	if few, many := run(10), run(1010); many-few > 4 { // the text's buffer grows
-		t.Errorf("%v allocations for 10 tokens, %v for 1010", few, many)
+	for _, r := range []*Reasoning{nil, newReasoning("<think>", marked())} {
+		if few, many := run(10, r), run(1010, r); many-few > 4 { // the text's buffer grows
+			t.Errorf("%v allocations for 10 tokens, %v for 1010, reasoning told apart: %v", few, many, r != nil)
+		}
 	}
 }
 
