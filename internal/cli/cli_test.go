@@ -575,7 +575,7 @@ func TestInterrupts(t *testing.T) {
 			}
 		}
 		s.mu.Lock() // the last one is done with
-		s.mu.Unlock()
+		defer s.mu.Unlock()
 	}
 	inner, done := s.scope(ctx)
 	send(t, syscall.SIGINT)
@@ -739,4 +739,29 @@ func TestProgressClock(t *testing.T) {
 	}
 	(*Progress)(nil).At(1)
 	(*Progress)(nil).Done()
+}
+
+// Where other programs have the CPUs, work that was told to end is given its time again, but not for ever.
+func TestGraceOnBusyMachine(t *testing.T) {
+	for _, c := range []struct{ busy, asked int }{{0, 2}, {3, 5}, {1000, graceMost + 1}} {
+		var asked atomic.Int64
+		s := signals{grace: time.Millisecond, waits: func() time.Duration {
+			return time.Duration(min(asked.Add(1), int64(c.busy)+1)) * time.Millisecond
+		}}
+		ended := make(chan syscall.Signal, 1)
+		ctx, stop := s.start(func(sig syscall.Signal) { ended <- sig }, func() {})
+		send(t, syscall.SIGTERM)
+		select {
+		case sig := <-ended:
+			if sig != syscall.SIGTERM || ctx.Err() == nil {
+				t.Errorf("ended by %v, context: %v", sig, ctx.Err())
+			}
+		case <-time.After(testkit.Hang):
+			t.Fatalf("busy for %d times the grace: never ended", c.busy)
+		}
+		stop()
+		if n := int(asked.Load()); n != c.asked {
+			t.Errorf("busy for %d times the grace: looked %d times, want %d", c.busy, n, c.asked)
+		}
+	}
 }

@@ -35,7 +35,7 @@ func openPty(t *testing.T) (pty, tty *os.File) {
 	if err := unix.IoctlSetPointerInt(int(pty.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.IoctlRetInt(int(pty.Fd()), unix.TIOCGPTPEER|0) // the flags are the argument
+	fd, err := unix.IoctlRetInt(int(pty.Fd()), unix.TIOCGPTPEER)
 	if err != nil {
 		t.Skipf("no peer of the pseudo-terminal: %v", err)
 	}
