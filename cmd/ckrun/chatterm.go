@@ -42,6 +42,7 @@ func (c *talk) terminal(ctx context.Context) error {
 	}
 	if c.first != "" {
 		fmt.Fprintf(ed.Out, "> %s\n", cli.Printable([]byte(c.first)))
+		ed.Keep(c.first)
 		if err := c.say(ctx, c.first); err != nil {
 			return err
 		}

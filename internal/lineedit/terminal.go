@@ -54,10 +54,17 @@ const (
 // A terminal that cannot move its cursor (TERM=dumb), or does not show what is written to Out, is left to the system's own line editing.
 func (t *Terminal) Line(ctx context.Context) (string, error) {
 	text, err := t.edit(ctx)
-	if err == nil && t.Remember(text) && t.File != nil {
-		t.File.Append(text)
+	if err == nil {
+		t.Keep(text)
 	}
 	return text, err
+}
+
+// Keep takes a message among the older ones, as if it had been typed.
+func (t *Terminal) Keep(text string) {
+	if t.Remember(text) && t.File != nil {
+		t.File.Append(text)
+	}
 }
 
 func (t *Terminal) edit(ctx context.Context) (string, error) {

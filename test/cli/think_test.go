@@ -26,9 +26,9 @@ func thinker(t *testing.T) string {
 	for _, k := range m.KV.Keys() {
 		v := m.KV.Value(k)
 		if k == "tokenizer.ggml.tokens" {
-			words, ok := m.KV.Strings(k)
+			words, ok, err := m.KV.Strings(k)
 			at := slices.Index(words, ",")
-			if !ok || at < 0 {
+			if err != nil || !ok || at < 0 {
 				t.Fatal("no comma in the vocabulary")
 			}
 			words = slices.Clone(words)
@@ -185,12 +185,13 @@ func TestTerminalChatSet(t *testing.T) {
 	x.send("/save " + saved + "\r")
 	x.expect("> ")
 	x.send("/help\r")
+	x.expect("this list\r\n")
+	from = x.from
 	x.expect("/set [KEY [VALUE]]")
-	x.expect("Ctrl-D")
-	help := x.output()
-	for _, line := range strings.Split(help[strings.LastIndex(help, "/help\r"):], "\r\n") {
-		if len([]rune(line)) > 80 {
-			t.Errorf("help: %d columns: %q", len([]rune(line)), line)
+	x.expect("as Ctrl-D does.\r\n")
+	for line := range strings.SplitSeq(x.output()[from:x.from], "\r\n") {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("help: %d columns: %q", n, line)
 		}
 	}
 	x.expect("> ")
