@@ -88,6 +88,10 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	}
 	// What kind of file it would be (llama.h, enum llama_ftype).
 	if embd := m.Tensor("token_embd.weight"); embd != nil {
+		if embd.Rows() != c.vocab {
+			return fmt.Errorf("%s: vocab_size: is %d, but model.embed_tokens.weight has %d rows; the files are of different models: download them again",
+				filepath.Join(dir, "config.json"), c.vocab, embd.Rows())
+		}
 		switch embd.Type {
 		case quant.F32:
 			m.KV.Set("general.file_type", uint32(0))

@@ -502,7 +502,11 @@ func TestTensorErrors(t *testing.T) {
 			t.Errorf("%s: %v, expected %q, tensor and file in it", name, err, c.want)
 		}
 	}
-	_, err := Open(folder(t, with(small(), "tie_word_embeddings", false), map[string]stored{"model.embed_tokens.weight": embd}))
+	_, err := Open(folder(t, with(small(), "vocab_size", 4), map[string]stored{"model.embed_tokens.weight": embd}))
+	if err == nil || !strings.Contains(err.Error(), "config.json: vocab_size: is 4, but model.embed_tokens.weight has 3 rows") {
+		t.Errorf("four tokens, three rows: %v", err)
+	}
+	_, err = Open(folder(t, with(small(), "tie_word_embeddings", false), map[string]stored{"model.embed_tokens.weight": embd}))
 	if err == nil || !strings.Contains(err.Error(), "lm_head.weight is missing") {
 		t.Errorf("untied without lm_head: %v", err)
 	}
