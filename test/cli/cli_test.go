@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -60,6 +61,8 @@ func buildPrograms(t testing.TB) string {
 }
 
 func TestMain(m *testing.M) {
+	// What is ignored here, as under nohup, would be ignored by the programs too; what is caught here is not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := m.Run()
 	if programs.dir != "" {
 		os.RemoveAll(programs.dir)
