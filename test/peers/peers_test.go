@@ -101,8 +101,8 @@ func TestSetups(t *testing.T) {
 		t.Error("no huge pages")
 	}
 	e = engine{ikName, []build{{"gcc", "a", ""}}}
-	cmd = e.command(setup{Build: "gcc", Flags: "-rtr 1 -mqkv 1 -fa 0"}, job{Path: "m.gguf", Test: "tg64@4096", Threads: 2})
-	if got, want := strings.Join(cmd.Args, " "), "a/llama-sweep-bench -m m.gguf -t 2 -c 4608 -b 512 -ub 512 -n 64 --sweep-stride 8 --output-format jsonl -rtr -mqkv -no-fa"; got != want {
+	cmd = e.command(setup{Build: "gcc", Flags: "-rtr 1 -fa 0"}, job{Path: "m.gguf", Test: "tg64@4096", Threads: 2})
+	if got, want := strings.Join(cmd.Args, " "), "a/llama-sweep-bench -m m.gguf -t 2 -c 4608 -b 512 -ub 512 -n 64 --sweep-stride 8 --output-format jsonl -rtr -no-fa"; got != want {
 		t.Errorf("command %q, want %q", got, want)
 	}
 }

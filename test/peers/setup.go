@@ -98,7 +98,8 @@ func (s setup) String() string {
 // hugePages makes glibc's malloc ask for transparent huge pages, which weights get that are read, not mapped.
 const hugePages = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
 
-// flags are the ways of running a peer that compete: how weights are loaded, and whether they are repacked.
+// flags are the ways of running a peer that compete: how weights are loaded, and whether they are repacked. Merging the weights of
+// queries, keys and values (-mqkv 1 of ik_llama.cpp) gained nothing beside -rtr 1.
 var flags = map[string][]setup{
 	llamaName: {
 		{},
@@ -110,7 +111,6 @@ var flags = map[string][]setup{
 		{},
 		{Flags: "-mmp 0", Huge: true},
 		{Flags: "-rtr 1", Huge: true},
-		{Flags: "-rtr 1 -mqkv 1", Huge: true},
 	},
 }
 
@@ -197,8 +197,6 @@ func sweepArgs(s setup, j job) []string {
 			args = append(args, "--no-mmap")
 		case "-rtr 1":
 			args = append(args, "-rtr")
-		case "-mqkv 1":
-			args = append(args, "-mqkv")
 		case "-fa 0":
 			args = append(args, "-no-fa")
 		}
