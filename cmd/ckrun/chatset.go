@@ -88,5 +88,5 @@ func (c *talk) showSetting(f *pflag.Flag) {
 		value = fmt.Sprint(c.p.o.sample.Seed)
 	}
 	what, _, _ := strings.Cut(f.Usage, ";")
-	fmt.Fprint(c.p.app.Err, cli.Columns(fmt.Sprintf("%-16s %s", f.Name, cli.Escape(value)), what, 30, c.width()))
+	fmt.Fprint(cli.TextWriter(c.p.app.Err), cli.Columns(fmt.Sprintf("%-16s %s", f.Name, cli.Escape(value)), what, 30, c.width()))
 }

@@ -258,3 +258,9 @@ func list(ids []int32) []int32 { return append([]int32{}, ids...) }
 
 // validUTF8 replaces each byte that is no UTF-8, for JSON: one by one, so that the texts of events joined are the whole text.
 func validUTF8(b []byte) string { return string([]rune(string(b))) }
+
+// raw writes text of our own to stdout.
+func (w *output) raw(text string) error {
+	_, err := w.p.app.Out.WriteString(text)
+	return cli.OutError(err)
+}

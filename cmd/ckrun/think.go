@@ -89,12 +89,6 @@ func (w *output) answer(text []byte) error {
 	return w.write(text)
 }
 
-// raw writes text of our own to stdout.
-func (w *output) raw(text string) error {
-	_, err := w.p.app.Out.WriteString(text)
-	return cli.OutError(err)
-}
-
 // reasoned is the reasoning as documents have it.
 func (p *program) reasoned(text []byte) string {
 	if p.o.think == thinkHide {
