@@ -51,3 +51,15 @@ func RunDelay(t testing.TB, pid int) (sum time.Duration) {
 	}
 	return sum
 }
+
+// Stolen is how long the hypervisor has kept CPUs of this machine from what was ready to run there, all together, in steps of 10 ms: the
+// eighth number of the first line of /proc/stat (proc(5)); 0 where there is none.
+func Stolen() time.Duration {
+	b, err := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(b), "\n")
+	if f := strings.Fields(line); err == nil && len(f) > 8 {
+		ticks, _ := strconv.ParseInt(f[8], 10, 64)
+		return time.Duration(ticks) * 10 * time.Millisecond
+	}
+	return 0
+}
