@@ -11,7 +11,8 @@
 //   - Each repetition is a fresh process that measures twice; the first time warms up and is dropped, for every engine alike.
 //   - Engines take turns, and the order rotates. The read roof is taken before and behind each of them (sample.go).
 //   - A repetition during which other processes took more than 5 % of a CPU is measured again.
-//   - The memory of some machines has states of different speed, minutes each: figures are given per state (-states).
+//   - The memory of some machines has states of different speed: figures are given per state (-states), and there are up to twice as many
+//     repetitions until one state has enough of them.
 //
 // Rows that are done are kept in -state, under ck's commit and the peers' builds, and are not measured again; the tables go to stdout.
 package main
@@ -36,7 +37,7 @@ var (
 	list   = flag.String("files", "qwen3-0.6b:Q8_0,Q4_K_M,Q6_K,Q4_0,BF16 llama-3.2-1b:Q8_0,Q4_K_M,Q6_K,Q4_0,BF16", "shapes and types")
 	tests  = flag.String("tests", "pp512 tg64", "tests; tg64@4096 is generation after 4096 tokens")
 	thr    = flag.String("t", "2", "threads")
-	reps   = flag.Int("r", 5, "repetitions")
+	reps   = flag.Int("r", 5, "repetitions in one state of the memory, if twice as many in all have them")
 	cpu    = flag.String("cpu", "", "ISA tier of ck")
 	states = flag.String("states", "", "GB/s that divide the states of the memory, as 65; empty: one state")
 	state  = flag.String("state", "peers.jsonl", "rows measured so far")

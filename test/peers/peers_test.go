@@ -32,25 +32,36 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestStates: repetitions are told apart by the memory's state, and ratios are of the same repetition.
+// TestStates: repetitions are compared within a state of the memory; those during which it changed, and states that an engine has not met, are
+// left out.
 func TestStates(t *testing.T) {
-	s := func(ts, roof float64) sample { return sample{TS: ts, RoofGBps: roof, Before: roof, Behind: roof} }
+	s := func(ts, before, behind float64) sample {
+		return sample{TS: ts, RoofGBps: (before + behind) / 2, Before: before, Behind: behind}
+	}
 	r := row{job: job{Model: "m", Test: "tg64", Threads: 2}, Bytes: 1e9, Panels: 1.1, Runs: map[string][]sample{
-		ckName:    {s(70, 80), s(40, 50), s(72, 82)},
-		llamaName: {s(35, 80), s(38, 50), s(36, 82)},
-		ikName:    {s(50, 80), s(20, 50), s(48, 82)}}}
+		ckName:    {s(70, 80, 80), s(40, 50, 50), s(72, 82, 81), s(55, 50, 80)},
+		llamaName: {s(35, 80, 80), s(38, 50, 50), s(36, 82, 81)},
+		ikName:    {s(20, 50, 50), s(50, 80, 80), s(48, 82, 81), s(99, 80, 50)}}}
 	got := parts(r, []float64{65})
-	if len(got) != 2 || !slices.Equal(got[0].reps, []int{0, 2}) || !slices.Equal(got[1].reps, []int{1}) {
+	if len(got) != 2 || len(got[0].runs[ckName]) != 2 || len(got[1].runs[ckName]) != 1 {
 		t.Fatalf("parts: %+v", got)
 	}
 	if got[0].better() != ikName || got[1].better() != llamaName {
 		t.Errorf("better peers: %s, %s", got[0].better(), got[1].better())
 	}
-	if x := got[0].ratios(ikName); !slices.Equal(x, []float64{1.4, 1.5}) {
-		t.Errorf("ratios: %v", x)
+	if x := got[0].ratio(ikName); x != 71./49 {
+		t.Errorf("ratio: %v", x)
 	}
-	if l := lines(r, nil); len(l) != 1 || !strings.Contains(l[0], "| 70.0 (40.0–72.0) |") {
+	if !r.settled(2, []float64{65}) || r.settled(3, []float64{65}) || !r.settled(3, nil) {
+		t.Error("settled with two, three of one state, three of any: wrong")
+	}
+	if l := lines(r, nil); len(l) != 1 || !strings.Contains(l[0], "(40.0–72.0) |") {
 		t.Errorf("one state: %q", l)
+	}
+	delete(r.Runs, llamaName)
+	r.Runs[ikName] = r.Runs[ikName][1:]
+	if l := lines(r, []float64{65}); len(l) != 1 {
+		t.Errorf("a state that one engine has not met: %q", l)
 	}
 }
 

@@ -37,7 +37,7 @@ type sample struct {
 const othersMax = 0.05
 
 // tries bounds how often a disturbed repetition is measured again.
-const tries = 6
+const tries = 3
 
 // probe samples the read roof of the machine with as many threads as the engines have.
 type probe struct {
@@ -98,7 +98,7 @@ func (m *meter) row(j job) (row, error) {
 			return r, err
 		}
 	}
-	for rep := range *reps {
+	for rep := 0; rep < *reps || rep < 2**reps && !r.settled(*reps, statesOf(j, m.borders)); rep++ {
 		if err := m.round(&r, rep); err != nil {
 			return r, err
 		}
@@ -106,39 +106,51 @@ func (m *meter) row(j job) (row, error) {
 	return r, nil
 }
 
-// round takes one repetition of each engine, beginning with another one each time. Where the memory's state changed between them the round
-// is taken again.
-func (m *meter) round(r *row, rep int) error {
-	for try := 1; ; try++ {
-		got := map[string]sample{}
-		state, mixed := -1, false
-		for i := range m.engines {
-			e := m.engines[(i+rep)%len(m.engines)]
-			s, out, err := m.sample(e, r.Setups[e.name], r.job)
-			if err != nil {
-				return err
-			}
-			got[e.name] = s
-			if e.name == ckName {
-				r.Panels, r.Peak = out.panels, out.peak
-			}
-			for _, roof := range []float64{s.Before, s.Behind} {
-				if n := stateOf(roof, m.borders); state < 0 {
-					state = n
-				} else if n != state {
-					mixed = true
-				}
-			}
-		}
-		if mixed && try < tries {
-			fmt.Fprintln(os.Stderr, "peers: the memory's state changed; the round is taken again")
-			continue
-		}
-		for name, s := range got {
-			r.Runs[name] = append(r.Runs[name], s)
-		}
+// statesOf are the borders between states that count for a job: prompts of hundreds of tokens do not wait for memory.
+func statesOf(j job, borders []float64) []float64 {
+	if j.prompt() {
 		return nil
 	}
+	return borders
+}
+
+// settled reports whether all engines have n samples in one state of the memory.
+func (r row) settled(n int, borders []float64) bool {
+	for state := range len(borders) + 1 {
+		enough := true
+		for _, runs := range r.Runs {
+			enough = enough && len(inState(runs, state, borders)) >= n
+		}
+		if enough {
+			return true
+		}
+	}
+	return false
+}
+
+// inState are the samples that began and ended in a state of the memory.
+func inState(runs []sample, state int, borders []float64) (out []sample) {
+	for _, s := range runs {
+		if stateOf(s.Before, borders) == state && stateOf(s.Behind, borders) == state {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// round takes one repetition of each engine, beginning with another one each time.
+func (m *meter) round(r *row, rep int) error {
+	for i := range m.engines {
+		e := m.engines[(i+rep)%len(m.engines)]
+		s, out, err := m.sample(e, r.Setups[e.name], r.job)
+		if err != nil {
+			return err
+		}
+		if r.Runs[e.name] = append(r.Runs[e.name], s); e.name == ckName {
+			r.Panels, r.Peak = out.panels, out.peak
+		}
+	}
+	return nil
 }
 
 // stateOf is the number of the state of a roof in GB/s: how many borders it exceeds.

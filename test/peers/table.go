@@ -18,23 +18,25 @@ func median(v []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// part is the repetitions of a row in one state of the memory.
+// part is the repetitions of a row in one state of the memory, of every engine. The state may change between engines, so repetitions that
+// began and ended in the same state are compared, whenever they were.
 type part struct {
 	row
-	reps []int
+	runs map[string][]sample
 }
 
-// parts divides a row by the states of the memory, the fastest first.
+// parts divides a row by the states of the memory, the fastest first. States that not every engine met are left out.
 func parts(r row, borders []float64) []part {
-	by := make([][]int, len(borders)+1)
-	for i, s := range r.Runs[ckName] {
-		n := stateOf(s.RoofGBps, borders)
-		by[n] = append(by[n], i)
-	}
 	var out []part
-	for _, reps := range slices.Backward(by) {
-		if len(reps) > 0 {
-			out = append(out, part{r, reps})
+	for state := len(borders); state >= 0; state-- {
+		p := part{r, map[string][]sample{}}
+		whole := true
+		for name, runs := range r.Runs {
+			p.runs[name] = inState(runs, state, borders)
+			whole = whole && len(p.runs[name]) > 0
+		}
+		if whole {
+			out = append(out, p)
 		}
 	}
 	return out
@@ -47,23 +49,18 @@ func (p part) rates(name string) []float64 {
 
 func (p part) values(name string, f func(sample) float64) []float64 {
 	var out []float64
-	if len(p.Runs[name]) == 0 {
-		return nil
-	}
-	for _, i := range p.reps {
-		out = append(out, f(p.Runs[name][i]))
+	for _, s := range p.runs[name] {
+		out = append(out, f(s))
 	}
 	return out
 }
 
-// ratios are ck's rates over a peer's of the same repetition.
-func (p part) ratios(peer string) []float64 {
-	own, other := p.rates(ckName), p.rates(peer)
-	var out []float64
-	for i := range other {
-		out = append(out, own[i]/other[i])
+// ratio is ck's median rate over a peer's; 0 without one.
+func (p part) ratio(peer string) float64 {
+	if m := median(p.rates(peer)); m > 0 {
+		return median(p.rates(ckName)) / m
 	}
-	return out
+	return 0
 }
 
 // better is the peer with the higher median.
@@ -105,13 +102,16 @@ const head = `| model | test | threads | roof, GB/s | n | ck, tokens/s | llama.c
 // lines is a row as lines of the Markdown table, one for each state of the memory.
 func lines(r row, borders []float64) []string {
 	var out []string
-	for _, p := range parts(r, borders) {
+	for _, p := range parts(r, statesOf(r.job, borders)) {
 		peer := p.better()
 		test := r.Test
 		if r.CPU != "" {
 			test += " " + r.CPU
 		}
-		share, file, others := fmt.Sprintf("%.0f %% of the peak", r.Peak), "", ""
+		share, file, others, ratio := fmt.Sprintf("%.0f %% of the peak", r.Peak), "", "", "–"
+		if peer != "" {
+			ratio = fmt.Sprintf("%.2f", p.ratio(peer))
+		}
 		if !r.prompt() {
 			file = fmt.Sprintf("%.0f %%", p.fileShare(ckName))
 			share = fmt.Sprintf("%.0f %%", p.fileShare(ckName)*r.Panels)
@@ -120,8 +120,8 @@ func lines(r row, borders []float64) []string {
 			}
 		}
 		out = append(out, fmt.Sprintf("| %s | %s | %d | %.0f | %d | %s | %s | %s | %s | %s | %s | %s |", r.Model, test, r.Threads, p.roof(ckName),
-			len(p.reps), spread(p.rates(ckName), "%.1f"), spread(p.rates(llamaName), "%.1f"), spread(p.rates(ikName), "%.1f"),
-			spread(p.ratios(peer), "%.2f"), share, file, others))
+			len(p.runs[ckName]), spread(p.rates(ckName), "%.1f"), spread(p.rates(llamaName), "%.1f"), spread(p.rates(ikName), "%.1f"),
+			ratio, share, file, others))
 	}
 	return out
 }
