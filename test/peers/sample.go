@@ -161,7 +161,7 @@ func stateOf(roof float64, borders []float64) int {
 
 // fastest finds the setup with which a peer is fastest: each one once, the two best once more.
 func (m *meter) fastest(e engine, j job) (setup, error) {
-	if s, ok := m.journal.best(e.name, j); ok {
+	if s, ok := m.journal.best(e.name, j); ok && e.has(s.Build) {
 		return s, nil
 	}
 	var best *setup

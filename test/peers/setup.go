@@ -137,6 +137,11 @@ func (e engine) setups(best *setup) []setup {
 	return out
 }
 
+// has reports whether the engine has a build: an earlier search may have found one that is not there now.
+func (e engine) has(name string) bool {
+	return slices.ContainsFunc(e.builds, func(b build) bool { return b.name == name })
+}
+
 func (e engine) build(name string) build {
 	return e.builds[slices.IndexFunc(e.builds, func(b build) bool { return b.name == name })]
 }

@@ -25,15 +25,17 @@ type part struct {
 	runs map[string][]sample
 }
 
-// parts divides a row by the states of the memory, the fastest first. States that not every engine met are left out.
+// parts divides a row by the states of the memory, the fastest first. States that an engine met once alone, or never, are left out, unless it
+// was measured once in all.
 func parts(r row, borders []float64) []part {
 	var out []part
+	least := min(2, len(r.Runs[ckName]))
 	for state := len(borders); state >= 0; state-- {
 		p := part{r, map[string][]sample{}}
 		whole := true
 		for name, runs := range r.Runs {
 			p.runs[name] = inState(runs, state, borders)
-			whole = whole && len(p.runs[name]) > 0
+			whole = whole && len(p.runs[name]) >= least
 		}
 		if whole {
 			out = append(out, p)
