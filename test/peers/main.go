@@ -127,6 +127,10 @@ func (j job) tokens() string {
 // jobs lists all rows that the flags ask for; files that are missing are made.
 func jobs() ([]job, error) {
 	var out []job
+	dir, err := filepath.Abs(*models)
+	if err != nil {
+		return nil, err
+	}
 	for _, group := range strings.Fields(*list) {
 		shape, types, ok := strings.Cut(group, ":")
 		if !ok {
@@ -134,7 +138,7 @@ func jobs() ([]job, error) {
 		}
 		for _, typ := range strings.Split(types, ",") {
 			name := shape + "-" + typ
-			path := filepath.Join(*models, name+".gguf")
+			path := filepath.Join(dir, name+".gguf")
 			if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 				if out, err := exec.Command(*ck, "synth", shape, typ, "-o", path).CombinedOutput(); err != nil {
 					return nil, fmt.Errorf("ckbench synth %s %s: %v\n%s", shape, typ, err, out)

@@ -232,6 +232,9 @@ func (m *meter) sample(e engine, s setup, j job) (sample, output, error) {
 			fmt.Fprintf(os.Stderr, "peers: other processes took %.2f CPUs; measured again\n", others)
 			continue
 		}
+		if e.sweeps(j) { // it prints its lines to stderr
+			b = stderr.Bytes()
+		}
 		out, err := parse(e.name, j, b)
 		if err != nil {
 			return sample{}, output{}, fmt.Errorf("%s: %w", cmd, err)

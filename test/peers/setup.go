@@ -49,6 +49,10 @@ func openEngines() ([]engine, error) {
 			if !ok {
 				return nil, fmt.Errorf("%s: %q is not NAME=DIR", e.name, word)
 			}
+			dir, err := filepath.Abs(dir)
+			if err != nil {
+				return nil, err
+			}
 			id, err := fileID(filepath.Join(dir, "llama-bench"))
 			if err != nil {
 				return nil, err
@@ -146,14 +150,18 @@ func (e engine) build(name string) build {
 	return e.builds[slices.IndexFunc(e.builds, func(b build) bool { return b.name == name })]
 }
 
+// sweeps reports whether llama-sweep-bench measures a job: ik_llama.cpp's llama-bench has no depths.
+func (e engine) sweeps(j job) bool { return e.name == ikName && j.depth() != "" }
+
 // command is the process that measures a job twice, the first time to warm up.
 func (e engine) command(s setup, j job) *exec.Cmd {
 	b := e.build(s.Build)
 	common := []string{"-m", j.Path, "-t", fmt.Sprint(j.Threads)}
 	var cmd *exec.Cmd
 	switch {
-	case e.name == ikName && j.depth() != "":
+	case e.sweeps(j):
 		cmd = exec.Command(filepath.Join(b.dir, "llama-sweep-bench"), append(common, sweepArgs(s, j)...)...)
+		cmd.Dir = os.TempDir() // where it leaves its log
 	default:
 		args := append(common, "-r", "2", "-o", "json")
 		if j.prompt() {
