@@ -6,11 +6,12 @@ import (
 	"ck/internal/arch"
 	"ck/internal/graph"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/testkit"
 )
 
 // roundedMatmul is a matmul in float64 whose activations are rounded to BF16, and nothing else.
-type roundedMatmul struct{ graph.Matmul }
+type roundedMatmul struct{ step.Matmul }
 
 func (m roundedMatmul) Ref(r *graph.Ref, s *graph.Step) {
 	rows := r.Vals[s.In[0]]
@@ -39,7 +40,7 @@ func TestBF16Floor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range g.Steps {
-		if op, ok := g.Steps[i].Op.(graph.Matmul); ok {
+		if op, ok := g.Steps[i].Op.(step.Matmul); ok {
 			g.Steps[i].Op = roundedMatmul{op}
 		}
 	}

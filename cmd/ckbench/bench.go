@@ -177,7 +177,7 @@ func (b *bench) work(t test) (testWork, error) {
 		if err != nil {
 			return err
 		}
-		x := measure.PlanWork(p, measure.Walk{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: float64(b.e.KVPerPosition())})
+		x := p.Total(plan.Load{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: float64(b.e.KVPerPosition())})
 		w.bytes, w.ops, w.kind = w.bytes+n*x.Bytes, w.ops+n*x.Ops, x.Kind
 		w.walks = append(w.walks, walkWork{n, x.Bytes, x.Ops})
 		return nil
@@ -458,7 +458,7 @@ func (b *bench) count() (measure.Counts, error) {
 type profiled struct {
 	phase   string
 	profile *measure.Profile
-	walk    measure.Walk
+	walk    plan.Load
 }
 
 // profilePhases runs walks of each phase of a test with a hook: a prompt as one walk, or some generated tokens.
@@ -471,7 +471,7 @@ func (b *bench) profilePhases(t test) ([]profiled, error) {
 	defer b.e.SetHook(nil)
 	cache := float64(b.e.KVPerPosition())
 	var out []profiled
-	run := func(phase string, t test, n int, w measure.Walk) error {
+	run := func(phase string, t test, n int, w plan.Load) error {
 		if _, err := b.once(t, s); err != nil { // warm
 			return err
 		}
@@ -491,14 +491,14 @@ func (b *bench) profilePhases(t test) ([]profiled, error) {
 		return nil
 	}
 	if n := min(t.prompt, b.o.ubatch); n > 0 {
-		w := measure.Walk{Rows: n, Picks: 1, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache}
+		w := plan.Load{Rows: n, Picks: 1, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache}
 		if err := run("prefill of "+rowsText(n), test{prompt: n, depth: t.depth, rows: 1}, 3, w); err != nil {
 			return nil, err
 		}
 	}
 	if t.gen > 0 {
 		n := min(t.gen, warmTokens)
-		w := measure.Walk{Rows: t.rows, Picks: t.rows, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: float64(t.rows), CacheBytes: cache}
+		w := plan.Load{Rows: t.rows, Picks: t.rows, Keys: float64(t.depth) + float64(n+1)/2, CacheReads: float64(t.rows), CacheBytes: cache}
 		if err := run("decode of "+rowsText(t.rows), test{gen: n, depth: t.depth, rows: t.rows}, 3, w); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ck/internal/graph"
+	"ck/internal/step"
 )
 
 // file is a model file of two layers with 8 query heads of 16 over 4 KV heads unless its keys say otherwise; its tensors have whatever
@@ -99,7 +100,7 @@ func factsOf(g *graph.Graph) facts {
 	f := facts{Context: g.Context, KV: g.Caches[0].KVHeads, K: g.Caches[0].D, V: g.Caches[0].Dv, Windows: [2]int{g.Caches[0].Window, g.Caches[1].Window},
 		Pairs: len(g.Ropes[0].InvFreq), Freq1: g.Ropes[0].InvFreq[1], Scale: g.Ropes[0].Scale}
 	for i := range g.Steps {
-		if n, ok := g.Steps[i].Op.(graph.Norm); ok {
+		if n, ok := g.Steps[i].Op.(step.Norm); ok {
 			f.Eps = n.Eps
 		}
 	}

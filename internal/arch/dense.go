@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ck/internal/graph"
+	"ck/internal/step"
 )
 
 // dense is the family of llama: RMSNorm before attention and before a gated feed-forward, rotary positions, grouped queries.
@@ -76,7 +77,7 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		h.fail(fmt.Errorf("%s.vocab_size: is %.0f, but token_embd.weight has %d rows; %s", h.arch, n, g.Vocab, Remedy))
 	}
 	x := g.NewValue("x", hidden)
-	g.Add(graph.Embed{}, "token_embd", nil, []graph.ValueID{x}, embed)
+	g.Add(step.Embed{}, "token_embd", nil, []graph.ValueID{x}, embed)
 
 	one := func(op graph.Op, name string, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(name, width)
@@ -88,16 +89,16 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 	pick := func(name string, in graph.ValueID) graph.ValueID {
 		v := g.NewValue(name, g.Width(in))
 		g.Values[v].Picked = true
-		g.Add(graph.Pick{}, name, []graph.ValueID{in}, []graph.ValueID{v})
+		g.Add(step.Pick{}, name, []graph.ValueID{in}, []graph.ValueID{v})
 		return v
 	}
 	linear := func(name string, width, slices int, in graph.ValueID) graph.ValueID {
-		return one(graph.Matmul{Slices: slices}, name, width, []graph.ValueID{in}, h.withBias(g, name)...)
+		return one(step.Matmul{Slices: slices}, name, width, []graph.ValueID{in}, h.withBias(g, name)...)
 	}
 	for l := range layers {
 		b := fmt.Sprintf("blk.%d.", l)
 		norm := func(name string, group int, in graph.ValueID) graph.ValueID {
-			return one(graph.Norm{Eps: eps, Group: group}, b+name, g.Width(in), []graph.ValueID{in}, h.weight(g, b+name+".weight"))
+			return one(step.Norm{Eps: eps, Group: group}, b+name, g.Width(in), []graph.ValueID{in}, h.weight(g, b+name+".weight"))
 		}
 		a := norm("attn_norm", 0, x)
 		q := linear(b+"attn_q", heads*headK, 1, a)
@@ -106,32 +107,32 @@ func (d dense) build(h *hparams) (*graph.Graph, error) {
 		if d.qkNorm {
 			q, k = norm("attn_q_norm", headK, q), norm("attn_k_norm", headK, k)
 		}
-		turn := graph.Rotate{D: headK, Neox: d.neox}
+		turn := step.Rotate{D: headK, Neox: d.neox}
 		q = one(turn, b+"rope_q", g.Width(q), []graph.ValueID{q})
 		k = one(turn, b+"rope_k", g.Width(k), []graph.ValueID{k})
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: headK, Dv: headV, Window: window[l]})
-		o := one(graph.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
+		o := one(step.Attend{Cache: l, Heads: heads, Scale: 1 / math.Sqrt(float64(headK))}, b+"attn", heads*headV,
 			[]graph.ValueID{q, k, v})
 		if l == layers-1 { // later rows need the keys and values of all rows, but nothing behind the last attention
 			x, o = pick("pick_x", x), pick("pick_attn", o)
 		}
-		o = linear(b+"attn_output", hidden, graph.SlicesFor(heads*headV, kv), o)
-		x = one(graph.Add{}, b+"attn_residual", hidden, []graph.ValueID{x, o})
+		o = linear(b+"attn_output", hidden, step.SlicesFor(heads*headV, kv), o)
+		x = one(step.Add{}, b+"attn_residual", hidden, []graph.ValueID{x, o})
 
 		f := norm("ffn_norm", 0, x)
 		gate, up := linear(b+"ffn_gate", ffn, 1, f), linear(b+"ffn_up", ffn, 1, f)
-		f = one(graph.SwiGLU{}, b+"ffn_act", ffn, []graph.ValueID{gate, up})
-		f = linear(b+"ffn_down", hidden, graph.SlicesFor(ffn, 0), f)
-		x = one(graph.Add{}, b+"ffn_residual", hidden, []graph.ValueID{x, f})
+		f = one(step.SwiGLU{}, b+"ffn_act", ffn, []graph.ValueID{gate, up})
+		f = linear(b+"ffn_down", hidden, step.SlicesFor(ffn, 0), f)
+		x = one(step.Add{}, b+"ffn_residual", hidden, []graph.ValueID{x, f})
 		if h.err != nil {
 			return nil, h.err
 		}
 	}
-	n := one(graph.Norm{Eps: eps}, "output_norm", hidden, []graph.ValueID{x}, h.weight(g, "output_norm.weight"))
+	n := one(step.Norm{Eps: eps}, "output_norm", hidden, []graph.ValueID{x}, h.weight(g, "output_norm.weight"))
 	out := []graph.WeightID{embed}
 	if h.has("output.weight") {
 		out = h.withBias(g, "output")
 	}
-	g.Logits = one(graph.Matmul{Slices: 1}, "output", g.Vocab, []graph.ValueID{n}, out...)
+	g.Logits = one(step.Matmul{Slices: 1}, "output", g.Vocab, []graph.ValueID{n}, out...)
 	return g, nil
 }

@@ -1,6 +1,6 @@
 package cost
 
-import "ck/internal/measure"
+import "ck/internal/plan"
 
 // A Verdict compares what a projection needs with what a machine has at most, and with what is expected.
 type Verdict struct {
@@ -35,5 +35,5 @@ func (m *Model) Kind() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return measure.PlanWork(p, measure.Walk{Rows: 17, Picks: 1}).Kind, nil
+	return p.Total(plan.Load{Rows: 17, Picks: 1}).Kind, nil
 }

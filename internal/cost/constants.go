@@ -4,7 +4,6 @@ import (
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/measure"
-	"ck/internal/plan"
 	"ck/internal/quant"
 )
 
@@ -76,27 +75,6 @@ func EfficiencyOf(t quant.Type) Efficiency {
 	return direct
 }
 
-// elementOps is what an element takes in the steps beside matmuls and attention, in operations at the float32 peak: the clock and the
-// width of vectors change it as they change the peak. Measured: steps of prompts of 512 rows, one thread. Elements are those of the result,
-// of the store those of keys and values.
-var elementOps = map[plan.Code]float64{
-	plan.Norm:        90,
-	plan.SwiGLU:      85,
-	plan.Rope:        70,
-	plan.Store:       180,
-	plan.Embed:       230,
-	plan.Angles:      1500, // sines and cosines in Go
-	plan.Add:         40,
-	plan.Pick:        40,
-	plan.AttendMerge: 100,
-}
-
-// groupNormOps is Norm over heads.
-const groupNormOps = 180
-
-// quantOps is Quant by what it makes.
-var quantOps = map[kernel.ActKind]float64{kernel.ActQ8: 150, kernel.ActQ8K: 100, kernel.ActBF16: 60}
-
 const (
 	// attendCompute is the share of the float32 peak that attention over many rows reaches, of the keys that are seen. Measured.
 	attendCompute = 0.51
@@ -118,8 +96,6 @@ const (
 	arriveSeconds = 0.05e-6
 	// waitClaim is what workers wait behind a matmul that they share, of what one of them claims at once: nobody takes over what is begun.
 	waitClaim = 0.5
-	// shareGrain is the least that is claimed, in bytes of weights times rows (internal/walk/share.go).
-	shareGrain = 64 << 10
 	// waitShare is what they wait behind steps that are cut in fixed parts, of these steps' time: no two cores are equally fast. Measured: 8 to 13 %
 	// with two threads.
 	waitShare = 0.10

@@ -456,10 +456,10 @@ func TestUneven(t *testing.T) {
 	}
 	l := Limits{Workers: 8, Read: 100e9, Core: 20e9, Peak: kinds(1e12, 5e11, 2.5e11)}
 	// 4 panels over 8 workers: half of the workers compute; four of them read 80 GB/s.
-	if x, reading := l.seconds(measure.Work{Bytes: 8e9, Ops: 1e9, Kind: measure.Int8}, 1, 1, 2); math.Abs(x-0.1) > 1e-12 || x != reading {
+	if x, reading := l.seconds(plan.Work{Bytes: 8e9, Ops: 1e9, Kind: measure.Int8}, 1, 1, 2); math.Abs(x-0.1) > 1e-12 || x != reading {
 		t.Errorf("reading: %g, %g", x, reading)
 	}
-	if x, reading := l.seconds(measure.Work{Bytes: 8e6, Ops: 1e12, Kind: measure.Int8}, 1, 0.5, 2); math.Abs(x-4) > 1e-12 || reading != 0 {
+	if x, reading := l.seconds(plan.Work{Bytes: 8e6, Ops: 1e12, Kind: measure.Int8}, 1, 0.5, 2); math.Abs(x-4) > 1e-12 || reading != 0 {
 		t.Errorf("computing: %g, %g", x, reading)
 	}
 }

@@ -55,11 +55,9 @@ func (m *Model) Parts() []Part {
 		return &out[slices.IndexFunc(out, func(p Part) bool { return p.Class == class })]
 	}
 	matrix := map[string]int64{}
-	for i := range m.Graph.Steps {
-		s := &m.Graph.Steps[i]
-		if _, ok := s.Op.(graph.Matmul); ok {
-			w := m.Graph.Weights[s.W[0]]
-			matrix[w.Name] = int64(walk.PanelsBytes(w.Rows, w.Cols, m.format(s.W[0]))+pageBytes-1) &^ (pageBytes - 1)
+	for i, w := range m.Graph.Weights {
+		if id := graph.WeightID(i); m.Graph.Roles(id)[graph.Matrix] {
+			matrix[w.Name] = int64(walk.PanelsBytes(w.Rows, w.Cols, m.format(id))+pageBytes-1) &^ (pageBytes - 1)
 		}
 	}
 	for _, t := range m.Tensors {

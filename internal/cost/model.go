@@ -19,6 +19,7 @@ import (
 	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/synth"
 )
 
@@ -239,7 +240,7 @@ func (m *Model) CacheBytes(t quant.Type, heads int) (int64, error) {
 // Heads is the number of query and of KV heads of the first layer with attention.
 func (m *Model) Heads() (query, kvHeads int) {
 	for i := range m.Graph.Steps {
-		if a, ok := m.Graph.Steps[i].Op.(graph.Attend); ok {
+		if a, ok := m.Graph.Steps[i].Op.(step.Attend); ok {
 			return a.Heads, m.Graph.Caches[a.Cache].KVHeads
 		}
 	}

@@ -3,12 +3,13 @@ package cost
 import (
 	"math"
 
-	"ck/internal/graph"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/measure"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
+	"ck/internal/walk"
 )
 
 // Time is where the time of walks goes, in seconds.
@@ -30,25 +31,22 @@ func (t *Time) add(x Time) {
 
 // WalkTime is the time of one walk of a plan. Each matmul and each attention takes as long as its bytes or its operations need, whatever is
 // longer.
-func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
+func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 	var t Time
 	for i := range p.Items {
 		it := &p.Items[i]
-		work := measure.ItemWork(p, i, w)
+		work := p.Work(i, w)
 		t.Bytes += work.Bytes
 		t.Ops += work.Ops
-		rows := w.Rows
-		if it.Picked {
-			rows = w.Picks
-		}
+		rows := w.RowsOf(it)
 		if rows == 0 {
 			continue
 		}
-		switch it.Do {
-		case plan.Barrier:
+		switch it.Do.Group {
+		case plan.Meeting:
 			t.Barriers++
 			t.Meetings += meet(l)
-		case plan.Matmul:
+		case plan.Products:
 			m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
 			e := Efficiency{Read: EfficiencyOf(f.Type).Read, Compute: computeShare(f, l.Madd)}
 			panels := blocks(m.Rows, f.PanelRows)
@@ -59,11 +57,11 @@ func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 			t.Matmul += x + itemSeconds
 			t.Reading += reading
 			if it.Cut.Shared {
-				claim := min(panels, max(1, shareGrain/(rows*f.PanelRows*f.Type.RowBytes(m.Cols))))
+				claim := min(panels, walk.ClaimGrain(f, m.Cols, rows))
 				even, _ := l.seconds(work, e.Read, e.Compute, 1)
 				t.Meetings += max(0, waitClaim*l.alone(work, float64(claim)/float64(panels), e)-(x-even))
 			}
-		case plan.Attend, plan.AttendChunks:
+		case plan.Attention:
 			x, reading := attention(p, it, work, w, l)
 			t.Attention += x + itemSeconds
 			t.Reading += reading
@@ -79,7 +77,7 @@ func WalkTime(p *plan.Plan, w measure.Walk, l Limits) Time {
 
 // seconds is the time of work at shares of the roofs, and that time again if reading decides it. uneven is what the worker that has most
 // does over an equal part.
-func (l Limits) seconds(work measure.Work, read, compute, uneven float64) (x, reading float64) {
+func (l Limits) seconds(work plan.Work, read, compute, uneven float64) (x, reading float64) {
 	reading = work.Bytes / l.Read / read
 	if l.Core > 0 {
 		reading = max(reading, uneven*work.Bytes/(float64(l.Workers)*l.Core)/read)
@@ -92,7 +90,7 @@ func (l Limits) seconds(work measure.Work, read, compute, uneven float64) (x, re
 }
 
 // alone is the time that one worker takes for a part of a matmul's work while the others wait.
-func (l Limits) alone(work measure.Work, part float64, e Efficiency) float64 {
+func (l Limits) alone(work plan.Work, part float64, e Efficiency) float64 {
 	core := l.Core
 	if core == 0 {
 		core = l.Read / float64(l.Workers)
@@ -110,8 +108,8 @@ func blocks(n, size int) int { return (n + size - 1) / size }
 
 // attention is the time of an attention item, and how much of it is reading. Keys come in whole blocks; the units that workers take are
 // those of the plan.
-func attention(p *plan.Plan, it *plan.Item, work measure.Work, w measure.Walk, l Limits) (x, reading float64) {
-	c, keys := p.G.Caches[it.Cache], max(1, int(math.Ceil(w.Keys)))
+func attention(p *plan.Plan, it *plan.Item, work plan.Work, w plan.Load, l Limits) (x, reading float64) {
+	c, keys := p.G.Caches[it.Op.(step.Attend).Cache], max(1, int(math.Ceil(w.Keys)))
 	if c.Window > 0 {
 		keys = min(keys, c.Window)
 	}
@@ -119,51 +117,31 @@ func attention(p *plan.Plan, it *plan.Item, work measure.Work, w measure.Walk, l
 		return l.seconds(work, attendRead, attendCompute, uneven(c.KVHeads*blocks(w.Rows, plan.TileRows), l.Workers))
 	}
 	units := c.KVHeads
-	if it.Do == plan.AttendChunks {
+	if it.Cut.By == plan.Split {
 		units *= w.Rows * blocks(keys, kernel.ChunkKeys)
 	}
 	u := uneven(units, l.Workers)
 	whole := float64(blocks(keys, kernel.BlockKeys)*kernel.BlockKeys) / float64(keys)
 	work.Bytes, work.Ops = work.Bytes*whole, work.Ops*whole
 	x, reading = l.seconds(work, attendRead, attendOne, u)
-	heads := float64(it.Op.(graph.Attend).Heads * w.Rows)
+	heads := float64(it.Op.(step.Attend).Heads * w.Rows)
 	return x + attendHead*heads*u/float64(l.Workers), reading
 }
 
 // elements is the time of a step that is neither a matmul nor attention: its arithmetic, or for prompts, whose values are in no cache any
 // more when the next step comes to them, reading its input and writing its result, which reads it first.
 func elements(p *plan.Plan, it *plan.Item, rows int, l Limits) float64 {
-	width := func(of []plan.Operand) (n float64) {
-		for _, o := range of {
-			n += float64(p.Bufs[o.Buf].Width)
-		}
-		return n
-	}
-	n := float64(rows) * width(it.Out)
-	ops, moved := elementOps[it.Do], float64(rows)*(4*width(it.In)+8*width(it.Out))
-	switch it.Do {
-	case plan.Store: // the result is the cache
-		n = float64(rows) * width(it.In)
-		moved = 8 * n
-	case plan.Quant:
-		ops, moved = quantOps[p.Bufs[it.Out[0].Buf].Kind], 6*n
-	case plan.Norm:
-		if g := it.Op.(graph.Norm).Group; g != 0 && g != p.Bufs[it.Out[0].Buf].Width {
-			ops = groupNormOps
-		}
-	case plan.Embed, plan.Angles, plan.AttendMerge:
-		moved = 0
-	}
+	e := p.Elements(it)
 	part := 1 / float64(l.Workers)
 	switch {
+	case e.Whole:
+		part = 1
 	case it.Cut.By == plan.Rows:
 		part *= uneven(rows, l.Workers)
-	case it.Do == plan.Norm && it.In[0].All: // every worker sums the whole row
-		part = 1
 	}
-	x := n * part * ops / (l.Peak[measure.F32] / float64(l.Workers))
+	x := float64(rows) * e.N * part * e.Ops / (l.Peak[measure.F32] / float64(l.Workers))
 	if p.Class == plan.Many {
-		x = max(x, moved/l.Read)
+		x = max(x, float64(rows)*e.Moved/l.Read)
 	}
 	return x
 }
@@ -181,13 +159,13 @@ func meet(l Limits) float64 {
 }
 
 // leastTime is the least time that a walk needs under roofs: all bytes at once with all operations, attention in the best float arithmetic.
-func leastTime(p *plan.Plan, w measure.Walk, l Limits) Time {
+func leastTime(p *plan.Plan, w plan.Load, l Limits) Time {
 	var t Time
 	seconds := 0.0
 	for i := range p.Items {
-		work := measure.ItemWork(p, i, w)
+		work := p.Work(i, w)
 		peak := l.Peak[work.Kind]
-		if p.Items[i].Do != plan.Matmul {
+		if p.Items[i].Do.Group != plan.Products {
 			peak = max(peak, l.Peak[measure.BF16])
 		} else if work.Bytes > 0 { // another program may read the file's form, which may be smaller than panels
 			m := p.G.Weights[p.Items[i].W[0]]
@@ -213,7 +191,7 @@ type Run struct {
 }
 
 // timer is WalkTime or leastTime.
-type timer func(p *plan.Plan, w measure.Walk, l Limits) Time
+type timer func(p *plan.Plan, w plan.Load, l Limits) Time
 
 // Prefill is the time of a prompt.
 func (m *Model) Prefill(r Run, l Limits) (Time, error) { return m.prefill(r, l, WalkTime) }
@@ -246,7 +224,7 @@ func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 		if err != nil {
 			return t, err
 		}
-		t.add(f(p, measure.Walk{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: float64(cache)}, l))
+		t.add(f(p, plan.Load{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: float64(cache)}, l))
 	}
 	return t, nil
 }
@@ -260,7 +238,7 @@ func (m *Model) decode(r Run, l Limits, f timer) (Time, error) {
 	if err != nil {
 		return Time{}, err
 	}
-	return f(p, measure.Walk{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: float64(cache)}, l), nil
+	return f(p, plan.Load{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: float64(cache)}, l), nil
 }
 
 // planOf is the plan that a walk of n rows uses.

@@ -21,6 +21,7 @@ import (
 	"ck/internal/numa"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/team"
 	"ck/internal/topo"
 	"ck/internal/walk"
@@ -267,7 +268,10 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 			return nil, err
 		}
 	}
-	w := walk.New(p, e.tbl, e.weights, e.cache, e.arena.Bytes())
+	w, err := walk.New(p, step.Routines, e.tbl, e.weights, e.cache, e.arena.Bytes())
+	if err != nil {
+		return nil, err
+	}
 	w.Hook = e.hookOf(w)
 	e.walkers[c] = w
 	return w, nil

@@ -14,6 +14,7 @@ import (
 	"ck/internal/kernel"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/walk"
 )
 
@@ -80,7 +81,7 @@ func (e *Engine) whyNotFinite(ctx context.Context, b *walk.Batch, pos int) error
 	}
 	err := &NotFiniteError{Path: e.model.Path, Position: pos, KV: e.opt.KV}
 	w, werr := e.trace(ctx, b, func(it *plan.Item, row int) {
-		err.Step, err.Position, err.Attends = it.Name, int(b.Pos[row]), it.Do == plan.Attend || it.Do == plan.AttendMerge
+		err.Step, err.Position, err.Attends = it.Name, int(b.Pos[row]), it.Do.Group == plan.Attention
 	})
 	if werr != nil {
 		return werr
@@ -105,7 +106,10 @@ func (e *Engine) trace(ctx context.Context, b *walk.Batch, found func(it *plan.I
 	}
 	arena := make([]byte, p.Arena+128)
 	arena = arena[-uintptr(unsafe.Pointer(&arena[0]))&63:]
-	w := walk.New(p, e.tbl, e.weights, e.cache, arena)
+	w, err := walk.New(p, step.Routines, e.tbl, e.weights, e.cache, arena)
+	if err != nil {
+		return nil, err
+	}
 	done := false
 	w.Hook = func(_, i int) {
 		if i == 0 || done {

@@ -18,13 +18,12 @@ func (e *Engine) load() error {
 	e.weights = walk.Weights{Slots: make([]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)),
 		Decode: make([]func(int, []float32), len(g.Weights))}
 	matrix := make([]bool, len(g.Weights))
-	for i := range g.Steps {
-		s := &g.Steps[i]
-		switch s.Op.(type) {
-		case graph.Matmul:
-			matrix[s.W[0]] = true
-		case graph.Embed:
-			e.weights.Decode[s.W[0]] = rowDecoder(e.model.Tensor(g.Weights[s.W[0]].Name))
+	vector := make([]bool, len(g.Weights))
+	for i, w := range g.Weights {
+		roles := g.Roles(graph.WeightID(i))
+		matrix[i], vector[i] = roles[graph.Matrix], roles[graph.Vector]
+		if roles[graph.Lookup] {
+			e.weights.Decode[i] = rowDecoder(e.model.Tensor(w.Name))
 		}
 	}
 	for _, w := range g.Weights {
@@ -37,10 +36,10 @@ func (e *Engine) load() error {
 	}
 	for i, w := range g.Weights {
 		t := e.model.Tensor(w.Name)
-		switch {
-		case matrix[i]:
+		if matrix[i] {
 			e.slot(i, w, t)
-		case e.weights.Decode[i] == nil:
+		}
+		if vector[i] {
 			v, err := source{e.model}.Vector(w.Name)
 			if err != nil {
 				return &ModelError{e.model.Path, err}

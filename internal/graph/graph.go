@@ -1,7 +1,7 @@
 // Package graph says what a model computes: a list of steps over values of shape [rows, width].
 //
-// A row is one token on its way through the model. The graph knows no thread, no data type, no cache, no instruction set; each
-// kind of step is one file here, with its shape rule and its float64 reference (Interpret).
+// A row is one token on its way through the model. The graph knows no thread, no data type, no cache, no instruction set, and no kind of
+// step: those are package step. Interpret runs any graph in float64.
 package graph
 
 import "fmt"
@@ -36,6 +36,29 @@ type Op interface {
 	Ref(r *Ref, s *Step)
 	// Needs says which rows of input i the wanted rows of the outputs read: the same rows, or all of them.
 	Needs(i int) Need
+	// Role says how the step reads its weight i.
+	Role(i int) Role
+}
+
+// Role is how a step reads a weight.
+type Role uint8
+
+const (
+	Matrix Role = iota // all of it, multiplied with every row: panels
+	Lookup             // single rows, by index: the file form
+	Vector             // one row of float32 values: norms, biases
+)
+
+// Roles says in which roles the steps read weight w. A tied embedding has two.
+func (g *Graph) Roles(w WeightID) (roles [3]bool) {
+	for i := range g.Steps {
+		for j, x := range g.Steps[i].W {
+			if x == w {
+				roles[g.Steps[i].Op.Role(j)] = true
+			}
+		}
+	}
+	return roles
 }
 
 // Need is the rows of an input that a row of the output reads.
@@ -126,16 +149,16 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-// arity is the part of a shape rule that all kinds share: the numbers of inputs, outputs and weights (from, to).
-func arity(s *Step, in, out, w0, w1 int) error {
+// Arity is the part of a shape rule that all kinds share: the numbers of inputs, outputs and weights (from, to).
+func (s *Step) Arity(in, out, w0, w1 int) error {
 	if len(s.In) != in || len(s.Out) != out || len(s.W) < w0 || len(s.W) > w1 {
 		return fmt.Errorf("has %d inputs, %d outputs, %d weights", len(s.In), len(s.Out), len(s.W))
 	}
 	return nil
 }
 
-// sameWidth is the shape rule of elementwise steps.
-func sameWidth(g *Graph, vs ...ValueID) error {
+// SameWidth is the shape rule of elementwise steps.
+func (g *Graph) SameWidth(vs ...ValueID) error {
 	for _, v := range vs[1:] {
 		if g.Width(v) != g.Width(vs[0]) {
 			return fmt.Errorf("%s is %d wide, %s %d", g.Values[vs[0]].Name, g.Width(vs[0]), g.Values[v].Name, g.Width(v))

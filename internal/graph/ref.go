@@ -70,8 +70,8 @@ func (r *Ref) demand(s *Step) {
 	}
 }
 
-// each calls f for every wanted row of output o of the step.
-func (r *Ref) each(s *Step, o int, f func(row int, out []float64)) {
+// Each calls f for every wanted row of output o of the step.
+func (r *Ref) Each(s *Step, o int, f func(row int, out []float64)) {
 	for row, out := range r.Vals[s.Out[o]] {
 		if out != nil {
 			f(row, out)
@@ -79,12 +79,21 @@ func (r *Ref) each(s *Step, o int, f func(row int, out []float64)) {
 	}
 }
 
-// in is row `row` of input i.
-func (r *Ref) in(s *Step, i, row int) []float64 { return r.Vals[s.In[i]][row] }
+// Row is row `row` of input i.
+func (r *Ref) Row(s *Step, i, row int) []float64 { return r.Vals[s.In[i]][row] }
 
-// vector is a weight of one row.
-func (r *Ref) vector(w WeightID) []float64 {
+// Vector is a weight of one row.
+func (r *Ref) Vector(w WeightID) []float64 {
 	v := make([]float64, r.G.Weights[w].Cols)
 	r.Weight(w, 0, v)
 	return v
+}
+
+// Sees is the mask of causal attention: the same sequence, not later, inside the window (0: none).
+func (r *Ref) Sees(row, key, window int) bool {
+	in := &r.In
+	if in.Seq[row] != in.Seq[key] || in.Pos[key] > in.Pos[row] {
+		return false
+	}
+	return window == 0 || in.Pos[key] > in.Pos[row]-int32(window)
 }

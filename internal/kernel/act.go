@@ -23,6 +23,16 @@ const (
 
 func (k ActKind) String() string { return [...]string{"f32", "bf16", "q8", "q8k"}[k] }
 
+// Kinds of arithmetic: what the operands of a multiplication are.
+const (
+	Int8 = "int8"
+	BF16 = "bf16"
+	F32  = "f32"
+)
+
+// Arithmetic is the kind of arithmetic that matmuls of such activations do.
+func (k ActKind) Arithmetic() string { return [...]string{F32, BF16, Int8, Int8}[k] }
+
 // Sums says which sums of elements an Act holds beside its scales: matmuls whose weights have an offset or a minimum need one of them. What
 // nobody reads is not made: writing it took more than half of the time of quantizing.
 type Sums uint8

@@ -10,6 +10,7 @@ import (
 
 	"ck/asm/roof"
 	"ck/internal/isa"
+	"ck/internal/kernel"
 	"ck/internal/numa"
 	"ck/internal/team"
 	"ck/internal/topo"
@@ -180,9 +181,9 @@ func (r *Roofs) read() (bw float64, err error) {
 
 // Kinds of arithmetic for Peak.
 const (
-	Int8 = "int8"
-	BF16 = "bf16"
-	F32  = "f32"
+	Int8 = kernel.Int8
+	BF16 = kernel.BF16
+	F32  = kernel.F32
 )
 
 // peakLoops names the loops of a kind, best first.

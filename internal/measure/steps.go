@@ -48,9 +48,9 @@ func (x *Profile) Hook(w, i int) {
 type Step struct {
 	Name  string
 	Items int
-	Time  float64 // seconds of a walk, mean of the workers
-	Share float64 // of the walk's time
-	Work  Work    // of a walk
+	Time  float64   // seconds of a walk, mean of the workers
+	Share float64   // of the walk's time
+	Work  plan.Work // of a walk
 }
 
 // BytesRate and OpsRate are what the step reaches while it runs, per second; 0 for steps without work.
@@ -65,19 +65,19 @@ func rate(n, seconds float64) float64 {
 }
 
 // Steps sums the profile up by label, in the order of the plan; w describes the walks. Waiting at barriers is a step of its own.
-func (x *Profile) Steps(w Walk) []Step {
+func (x *Profile) Steps(w plan.Load) []Step {
 	var out []Step
 	at := map[string]int{}
 	total := 0.0
 	for i := range x.Plan.Items {
 		it := &x.Plan.Items[i]
-		label := Label(it)
+		label := it.Label()
 		j, ok := at[label]
 		if !ok {
 			j = len(out)
 			at[label], out = j, append(out, Step{Name: label})
 		}
-		work := ItemWork(x.Plan, i, w)
+		work := x.Plan.Work(i, w)
 		s := &out[j]
 		s.Items++
 		s.Work.Bytes += work.Bytes
@@ -102,7 +102,7 @@ func (x *Profile) Steps(w Walk) []Step {
 }
 
 func isBarrier(s Step) int {
-	if s.Name == plan.Barrier.String() {
+	if s.Name == plan.Barrier.Name {
 		return 1
 	}
 	return 0
@@ -119,7 +119,7 @@ func (x *Profile) Fold(w io.Writer, root string) error {
 			if _, err := fmt.Sscanf(it.Name, "blk.%d.", &n); err == nil {
 				layer = fmt.Sprintf("layer %d", n)
 			}
-			return layer + ";" + Label(it)
+			return layer + ";" + it.Label()
 		}
 		sum := map[string]int64{}
 		var order []string

@@ -56,7 +56,7 @@ func (p *Plan) weightText(it *Item) string {
 		if w.Rows == 1 {
 			s = fmt.Sprintf("[%d]", w.Cols)
 		}
-		if f := p.Formats[id]; f != nil && it.Do == Matmul && id == it.W[0] {
+		if f := p.Formats[id]; f != nil && it.Do.Group == Products && id == it.W[0] {
 			form := "panels"
 			if f.Direct {
 				form = "decoded"

@@ -15,13 +15,13 @@ func (p *Plan) Pairwise(a, b *Item, rows, picks int) error {
 	if a != b && a.Cut.Shared && b.Cut.Shared {
 		return fmt.Errorf("both are shared")
 	}
-	c := crew{p.Workers, rows, picks}
-	touched := func(it, other *Item, o Operand, w int) []rect {
-		u := p.use(it, o)
+	c := newProver(p).crew(rows, picks)
+	touched := func(it, other *Item, o Operand, w int) []Rect {
+		t := p.touch(it, o)
 		if it == other {
-			return u.regions(nil, w, c)
+			return t.part(nil, w, &c)
 		}
-		return u.touched(nil, w, c, other.Cut)
+		return t.touched(nil, w, &c, other.Cut)
 	}
 	check := func(x, y []Operand) error {
 		for _, ox := range x {
@@ -76,30 +76,30 @@ func TestMeeting(t *testing.T) {
 			lo = rng.IntN(side)
 			return lo, lo + rng.IntN(1+rng.IntN(side))
 		}
-		var list []claim
+		var list []spot
 		for range rng.IntN(10) {
-			x := claim{worker: rng.IntN(workers), second: rng.IntN(2) == 0}
-			x.r0, x.r1 = span()
-			x.c0, x.c1 = span()
+			x := spot{worker: rng.IntN(workers), second: rng.IntN(2) == 0}
+			x.R0, x.R1 = span()
+			x.C0, x.C1 = span()
 			if rng.IntN(4) == 0 {
-				x.r0, x.r1 = 0, side
+				x.R0, x.R1 = 0, side
 			}
 			if rng.IntN(4) == 0 {
-				x.c0, x.c1 = 0, side
+				x.C0, x.C1 = 0, side
 			}
-			if !x.empty() {
+			if !x.Empty() {
 				list = append(list, x)
 			}
 		}
 		pairs := map[[2]int]bool{}
 		for _, x := range list {
 			for _, y := range list {
-				if !x.second && y.second && x.worker != y.worker && x.meets(y.rect) {
+				if !x.second && y.second && x.worker != y.worker && x.meets(y.Rect) {
 					pairs[[2]int{x.worker, y.worker}] = true
 				}
 			}
 		}
-		c.claims = append(c.claims[:0], list...)
+		c.spots = append(c.spots[:0], list...)
 		x := c.meeting()
 		if x.meets != (len(pairs) > 0) || x.meets && !pairs[[2]int{x.w, x.v}] {
 			t.Fatalf("%v: found %+v; there are %v", list, x, pairs)

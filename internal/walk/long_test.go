@@ -1,6 +1,7 @@
-package walk
+package walk_test
 
 import (
+	. "ck/internal/walk"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 )
 
 // Long contexts: positions beyond 512, chunks beyond the first, windows that begin inside a later chunk. Weights and embeddings are
@@ -43,18 +45,18 @@ var longCaches = []struct {
 func longModel() *model {
 	const hidden = 64
 	g := &graph.Graph{Context: longTokens, Vocab: longWidth}
-	step := func(op graph.Op, name string, width int, picked bool, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+	do := func(op graph.Op, name string, width int, picked bool, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(name, width)
 		g.Values[v].Picked = picked
 		g.Add(op, name, in, []graph.ValueID{v}, w...)
 		return v
 	}
-	x := step(graph.Embed{}, "x", hidden, false, nil, g.NewWeight("embed", longTokens, hidden))
+	x := do(step.Embed{}, "x", hidden, false, nil, g.NewWeight("embed", longTokens, hidden))
 	var sum graph.ValueID
 	for i, c := range longCaches {
 		linear := func(name string, width int) graph.ValueID {
 			name = fmt.Sprint(name, i)
-			return step(graph.Matmul{Slices: 1}, name, width, false, []graph.ValueID{x}, g.NewWeight(name, width, hidden))
+			return do(step.Matmul{Slices: 1}, name, width, false, []graph.ValueID{x}, g.NewWeight(name, width, hidden))
 		}
 		heads := longWidth / c.Dv
 		q, k, v := linear("q", heads*c.D), linear("k", c.KVHeads*c.D), linear("v", c.KVHeads*c.Dv)
@@ -62,15 +64,15 @@ func longModel() *model {
 		for p := range c.pairs {
 			r.InvFreq = append(r.InvFreq, math.Pow(10000, -float64(p)/float64(c.pairs)))
 		}
-		turn := graph.Rotate{Table: len(g.Ropes), D: c.D, Neox: c.neox}
+		turn := step.Rotate{Table: len(g.Ropes), D: c.D, Neox: c.neox}
 		g.Ropes, g.Caches = append(g.Ropes, r), append(g.Caches, c.Cache)
-		q = step(turn, fmt.Sprint("rope_q", i), g.Width(q), false, []graph.ValueID{q})
-		k = step(turn, fmt.Sprint("rope_k", i), g.Width(k), false, []graph.ValueID{k})
-		o := step(graph.Attend{Cache: i, Heads: heads, Scale: 1 / math.Sqrt(float64(c.D))}, fmt.Sprint("attn", i), longWidth, false,
+		q = do(turn, fmt.Sprint("rope_q", i), g.Width(q), false, []graph.ValueID{q})
+		k = do(turn, fmt.Sprint("rope_k", i), g.Width(k), false, []graph.ValueID{k})
+		o := do(step.Attend{Cache: i, Heads: heads, Scale: 1 / math.Sqrt(float64(c.D))}, fmt.Sprint("attn", i), longWidth, false,
 			[]graph.ValueID{q, k, v})
-		o = step(graph.Pick{}, fmt.Sprint("pick", i), longWidth, true, []graph.ValueID{o})
+		o = do(step.Pick{}, fmt.Sprint("pick", i), longWidth, true, []graph.ValueID{o})
 		if i > 0 {
-			o = step(graph.Add{}, fmt.Sprint("sum", i), longWidth, true, []graph.ValueID{sum, o})
+			o = do(step.Add{}, fmt.Sprint("sum", i), longWidth, true, []graph.ValueID{sum, o})
 		}
 		sum = o
 	}
@@ -174,7 +176,7 @@ func (r *runner) long(t testing.TB, pieces []int, picks []int32) (out [][]float3
 			if err := p.Check(); err != nil {
 				t.Fatal(err)
 			}
-			w = New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+			w = newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 			walkers[class] = w
 		}
 		b := &Batch{}
@@ -200,13 +202,13 @@ func (r *runner) long(t testing.TB, pieces []int, picks []int32) (out [][]float3
 // stored stands between keys, values and their attention in the reference. It checks that what the engine's cache holds for each position
 // is what its type makes of the exact key and value, and hands that on: the reference then attends over the same numbers.
 type stored struct {
-	graph.Add // for Needs: the same row
-	t         testing.TB
-	name      string
-	r         *runner
-	seq       int
-	cache     int
-	wrong     *int
+	step.Add // for Needs: the same row
+	t        testing.TB
+	name     string
+	r        *runner
+	seq      int
+	cache    int
+	wrong    *int
 }
 
 func (stored) Check(*graph.Graph, *graph.Step) error { return nil }
@@ -281,7 +283,7 @@ func (m *model) longReference(t testing.TB, name string, r *runner, seq, tokens 
 	g.Values, g.Steps = slices.Clone(g.Values), nil
 	wrong := 0
 	for _, s := range m.g.Steps {
-		if op, ok := s.Op.(graph.Attend); ok {
+		if op, ok := s.Op.(step.Attend); ok {
 			k, v := g.NewValue("stored k", g.Width(s.In[1])), g.NewValue("stored v", g.Width(s.In[2]))
 			g.Add(stored{t: t, name: name, r: r, seq: seq, cache: op.Cache, wrong: &wrong}, "stored", s.In[1:], []graph.ValueID{k, v})
 			s.In = []graph.ValueID{s.In[0], k, v}

@@ -1,13 +1,13 @@
-package walk
+package walk_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
-	"ck/internal/graph"
 	"ck/internal/isa"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 )
 
 // In a separate plan every step of the graph has items of its own, with barriers between all of them; the usual plan of the same graph
@@ -25,12 +25,12 @@ func TestSeparatePlan(t *testing.T) {
 			}
 			adds := 0
 			for i := range m.g.Steps {
-				if _, ok := m.g.Steps[i].Op.(graph.Add); ok {
+				if _, ok := m.g.Steps[i].Op.(step.Add); ok {
 					adds++
 				}
 			}
 			for i := range p.Items {
-				if it := &p.Items[i]; it.Do == plan.Add {
+				if it := &p.Items[i]; it.Do.Name == "add" {
 					adds--
 				} else if len(it.Steps) > 1 || it.Add {
 					t.Errorf("seed %d, %d rows: item %d %s realises several steps", seed, rows, i, it.Name)

@@ -23,7 +23,7 @@ import (
 //	              the host has to find them first)
 //	 490 to  550  the same in assembly
 //	 320          into scratch, page faults of the mapping as they come
-//	 250          into scratch, after MADV_POPULATE_READ of the share: it looks at every page, 125 for the file
+//	 250          into scratch, after MADV_POPULATE_READ of the part: it looks at every page, 125 for the file
 //	 192          into scratch, after reading one byte of each 64 KiB (touch): 82 for the file. A read of every page takes 170,
 //	              pread into scratch 160 to 200
 //
@@ -62,23 +62,23 @@ const (
 	faultAround = 64 << 10
 )
 
-// use is what a worker keeps while it goes through its shares of matrices.
-type use struct {
+// reader is what a worker keeps while it goes through its parts of matrices.
+type reader struct {
 	credit  time.Duration // time that it may take for packing to stay; below zero after taking more
-	began   time.Time     // of the present panels, if the share is not all packed
-	touched bool          // the rows of the share are mapped
+	began   time.Time     // of the present panels, if they are not all packed
+	touched bool          // the rows of the part are mapped
 	sum     byte          // of what was read to map them
 	stop    *atomic.Bool  // nobody wants the rest any more
 }
 
 // walk starts a walk. Debts stay: where new memory is slow, packing waits for some walks.
-func (u *use) walk() { u.credit = min(u.credit, 0) + allowance }
+func (u *reader) walk() { u.credit = min(u.credit, 0) + allowance }
 
 // stopped reports whether nobody wants the rest any more.
-func (u *use) stopped() bool { return u.stop != nil && u.stop.Load() }
+func (u *reader) stopped() bool { return u.stop != nil && u.stop.Load() }
 
 // done ends the use of the panels that read returned.
-func (u *use) done() {
+func (u *reader) done() {
 	if !u.began.IsZero() {
 		u.credit += time.Since(u.began)
 		u.began = time.Time{}
@@ -113,9 +113,9 @@ func (s *Slot) scratch() int {
 	return max(s.pb, scratchBytes)
 }
 
-// read makes panels from p on readable, at least one and at most up to p1, the end of the share: [p, q) lie in w. It packs into
+// read makes panels from p on readable, at least one and at most up to p1, the end of the part: [p, q) lie in w. It packs into
 // scratch, which is overwritten by the next call, or to stay. Once the use is stopped it makes one panel at most.
-func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
+func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	for q = p; q < p1 && s.state[q].Load() == packed; q++ {
 	}
 	if q == p1 {
@@ -146,7 +146,7 @@ func (s *Slot) read(u *use, p, p1 int, scratch []byte) (q int, w []byte) {
 
 // touch reads one byte of each part of the file that the kernel maps at once, in the rows of the panels [p, p1). Packing reads 16 or
 // 64 rows side by side; page faults there would stop all of them, and prefetching skips what is not mapped.
-func (s *Slot) touch(u *use, p, p1 int) {
+func (s *Slot) touch(u *reader, p, p1 int) {
 	u.touched = true
 	step := max(1, faultAround/s.Format.Type.RowBytes(s.Cols))
 	for r := p * s.Format.PanelRows; r < min(p1*s.Format.PanelRows, s.Rows) && !u.stopped(); r += step {
@@ -202,7 +202,7 @@ func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 	if s.mem == nil {
 		return
 	}
-	u := use{stop: stop}
+	u := reader{stop: stop}
 	for p := lo; p < hi && !u.stopped(); p++ {
 		team.Safepoint()
 		if s.state[p].Load() == packed {

@@ -38,7 +38,7 @@ func testSlot(t *testing.T, rows, cols int, room bool) (s *Slot, panels []byte) 
 }
 
 // readShare reads panels [p, p1) as a worker does and checks them.
-func readShare(s *Slot, u *use, p, p1 int, scratch, want []byte) error {
+func readShare(s *Slot, u *reader, p, p1 int, scratch, want []byte) error {
 	u.touched = false
 	for p < p1 {
 		q, w := s.read(u, p, p1, scratch)
@@ -55,7 +55,7 @@ func readShare(s *Slot, u *use, p, p1 int, scratch, want []byte) error {
 func TestSlotKeeps(t *testing.T) {
 	s, want := testSlot(t, 16*300-3, 2048, true)
 	scratch := make([]byte, s.scratch())
-	var u use
+	var u reader
 	u.walk()
 	u.credit = time.Hour
 	if err := readShare(s, &u, 0, s.panels(), scratch, want); err != nil {
@@ -98,7 +98,7 @@ func TestSlotKeeps(t *testing.T) {
 func TestSlotPack(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		s, want := testSlot(t, 16*64+5, 256, true)
-		u, scratch := use{}, make([]byte, s.scratch())
+		u, scratch := reader{}, make([]byte, s.scratch())
 		if before {
 			if err := readShare(s, &u, 0, s.panels()/2, scratch, want); err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestSlotPack(t *testing.T) {
 
 func TestSlotWithoutRoom(t *testing.T) {
 	s, want := testSlot(t, 100, 256, false)
-	u := use{credit: time.Hour}
+	u := reader{credit: time.Hour}
 	for range 3 {
 		if err := readShare(s, &u, 0, s.panels(), make([]byte, s.scratch()), want); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestSlotSharedPanels(t *testing.T) {
 		wg.Go(func() {
 			scratch := make([]byte, s.scratch())
 			for i := range 30 {
-				u := use{credit: time.Duration(i-w) * 10 * time.Microsecond}
+				u := reader{credit: time.Duration(i-w) * 10 * time.Microsecond}
 				if err := readShare(s, &u, w*3, s.panels()-i%5, scratch, want); err != nil {
 					errs[w] = err
 					return
@@ -183,7 +183,7 @@ func TestSlotFault(t *testing.T) {
 					err = fmt.Errorf("fault")
 				}
 			}()
-			return readShare(s, &use{credit: time.Hour}, 0, s.panels(), scratch, want)
+			return readShare(s, &reader{credit: time.Hour}, 0, s.panels(), scratch, want)
 		}()
 		if (err != nil) != (b >= 0) {
 			t.Fatalf("row %d is bad: %v", b, err)

@@ -1,6 +1,7 @@
-package walk
+package walk_test
 
 import (
+	. "ck/internal/walk"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/team"
 )
 
@@ -52,7 +54,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		n++
 		return g.NewWeight(fmt.Sprintf("w%d", n), rows, cols)
 	}
-	step := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+	do := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(fmt.Sprintf("v%d", len(g.Values)), width)
 		g.Values[v].Picked = len(in) > 0 && g.Values[in[0]].Picked
 		g.Add(op, g.Values[v].Name, in, []graph.ValueID{v}, w...)
@@ -64,10 +66,10 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(3) == 0 {
 			w = append(w, weight(1, width))
 		}
-		return step(graph.Matmul{Slices: graph.SlicesFor(k, 0)}, width, []graph.ValueID{x}, w...)
+		return do(step.Matmul{Slices: step.SlicesFor(k, 0)}, width, []graph.ValueID{x}, w...)
 	}
 	norm := func(x graph.ValueID, group int) graph.ValueID {
-		return step(graph.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, weight(1, max(group, (1-min(group, 1))*g.Width(x))))
+		return do(step.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, weight(1, max(group, (1-min(group, 1))*g.Width(x))))
 	}
 	attend := func(x graph.ValueID) graph.ValueID {
 		d, dv, kv := pick(8, 16, 24, 32), pick(8, 16, 24, 32), pick(1, 2, 3, 4)
@@ -79,18 +81,18 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(2) == 0 {
 			q, k = norm(q, d), norm(k, d)
 		}
-		rope := graph.Rotate{Table: len(g.Ropes), D: d, Neox: rng.IntN(2) == 0}
+		rope := step.Rotate{Table: len(g.Ropes), D: d, Neox: rng.IntN(2) == 0}
 		r := graph.Rope{Scale: 1}
 		for i := range d / pick(2, 4) {
 			r.InvFreq = append(r.InvFreq, math.Pow(10000, -float64(2*i)/float64(d)))
 		}
 		g.Ropes = append(g.Ropes, r)
-		q, k = step(rope, g.Width(q), []graph.ValueID{q}), step(rope, g.Width(k), []graph.ValueID{k})
+		q, k = do(rope, g.Width(q), []graph.ValueID{q}), do(rope, g.Width(k), []graph.ValueID{k})
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
-		return step(graph.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d))}, heads*dv, []graph.ValueID{q, k, v})
+		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d))}, heads*dv, []graph.ValueID{q, k, v})
 	}
 	hidden := pick(widths...)
-	x := step(graph.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
+	x := do(step.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
 	for range 1 + rng.IntN(4) {
 		a := x
 		if rng.IntN(4) > 0 {
@@ -101,22 +103,22 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			a = attend(a)
 		case 2:
 			f := pick(widths...)
-			a = step(graph.SwiGLU{}, f, []graph.ValueID{linear(a, f), linear(a, f)})
+			a = do(step.SwiGLU{}, f, []graph.ValueID{linear(a, f), linear(a, f)})
 		}
 		a = linear(a, hidden)
 		if rng.IntN(5) == 0 {
-			x = step(graph.Add{}, hidden, []graph.ValueID{a, x})
+			x = do(step.Add{}, hidden, []graph.ValueID{a, x})
 		} else {
-			x = step(graph.Add{}, hidden, []graph.ValueID{x, a})
+			x = do(step.Add{}, hidden, []graph.ValueID{x, a})
 		}
 	}
 	last := g.NewValue("last", hidden)
 	g.Values[last].Picked = true
-	g.Add(graph.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
 	if rng.IntN(2) == 0 { // steps on picked rows
 		f := pick(widths...)
-		a := step(graph.SwiGLU{}, f, []graph.ValueID{linear(last, f), linear(last, f)})
-		last = step(graph.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
+		a := do(step.SwiGLU{}, f, []graph.ValueID{linear(last, f), linear(last, f)})
+		last = do(step.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
 	}
 	g.Logits = linear(norm(last, 0), g.Vocab)
 	for _, w := range g.Weights {
@@ -152,6 +154,16 @@ type setup struct {
 func aligned(n int) []byte {
 	b := make([]byte, n+64)
 	return b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
+}
+
+// newWalker is New with the routines of all kinds.
+func newWalker(t testing.TB, p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) *Walker {
+	t.Helper()
+	x, err := New(p, step.Routines, tbl, w, cache, arena)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 // runner holds what lives as long as a state: slots, cache, walkers.
@@ -231,7 +243,7 @@ func (r *runner) run(t testing.TB, seqs [][]int32) [][]float32 {
 				if err := p.Check(); err != nil {
 					t.Fatalf("%+v: %v", r.s, err)
 				}
-				w = New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+				w = newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 				walkers[class] = w
 			}
 			b := &Batch{IDs: ids[at : at+n]}
@@ -419,7 +431,7 @@ func runPlan(t testing.TB, m *model, s setup, p *plan.Plan, ids []int32) (out []
 	for i := range ids {
 		b.Pos, b.Seq, b.Pick = append(b.Pos, int32(i)), append(b.Seq, seq), append(b.Pick, int32(i))
 	}
-	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 	if err := w.Run(r.team, b, nil); err != nil {
 		return [][]float32{{float32(math.NaN())}}
 	}
@@ -464,7 +476,7 @@ func TestMixedSequences(t *testing.T) {
 		}
 	}
 	p := r.plan(t, len(batch.IDs))
-	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 	if err := w.Run(r.team, batch, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +499,7 @@ func TestPickedRows(t *testing.T) {
 		want := newRunner(t, m, s).run(t, [][]int32{ids})
 		r := newRunner(t, m, s)
 		p := r.plan(t, 64)
-		w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+		w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 		for _, share := range []int{0, 1, 3, 20} { // of 20
 			b, seq := &Batch{IDs: ids}, r.cache.NewSeq()
 			for i := range ids {
@@ -581,7 +593,7 @@ func TestWalkAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.plan(t, 1)
-	w := New(p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
 	b := &Batch{IDs: []int32{1}, Pos: []int32{3}, Seq: []int{seq}, Pick: []int32{0}}
 	run := func() {
 		if err := w.Run(r.team, b, nil); err != nil {

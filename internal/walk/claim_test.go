@@ -11,7 +11,7 @@ import (
 // TestShareClaims: whoever comes when, or not at all, each unit of an item is claimed once, and in multiples of the grain.
 func TestShareClaims(t *testing.T) {
 	const workers = 4
-	shares := make([]share, workers)
+	parts := make([]claims, workers)
 	gen := uint64(1<<22 - 50) // numbers come round
 	for _, units := range []int{0, 1, 3, 4, 5, 64, 1000, 20000} {
 		for _, grain := range []int{1, 2, 7, 5000} {
@@ -26,9 +26,9 @@ func TestShareClaims(t *testing.T) {
 					wg.Go(func() {
 						for n := range workers {
 							of := (w + n) % workers
-							lo, hi := plan.Share(units, of, workers)
+							lo, hi := plan.Deal(units, of, workers)
 							for {
-								a, b := shares[of].take(gen, lo, hi, grain, n == 0)
+								a, b := parts[of].take(gen, lo, hi, grain, n == 0)
 								if a == b {
 									break
 								}

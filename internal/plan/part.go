@@ -1,0 +1,155 @@
+package plan
+
+// Axis is the direction in which an item is cut over workers.
+type Axis uint8
+
+const (
+	Rows  Axis = iota // a unit is a row
+	Cols              // all rows of some columns; a unit is Operand.Unit columns
+	Tiles             // attention: a unit is (KV head, tile of TileRows rows), heads first
+	Split             // attention: a unit is (KV head, chunk of keys of a row), heads first
+)
+
+func (a Axis) String() string { return [...]string{"rows", "cols", "tiles", "chunks"}[a] }
+
+// TileRows is the number of rows of an attention tile.
+const TileRows = 32
+
+// Cut says how an item is dealt to workers: each takes a range of its units (see Deal). Of a shared item that is where each worker
+// begins; who is done takes over what others have not begun, so any worker may touch all of it.
+type Cut struct {
+	By     Axis
+	N      int // units of Cols; KV heads of Tiles and Split; unused for Rows
+	Shared bool
+}
+
+// Deal is the range of n units that worker w of workers takes.
+func Deal(n, w, workers int) (lo, hi int) { return n * w / workers, n * (w + 1) / workers }
+
+// Crew is who walks over what: the workers; the rows of the walk, and those that are picked; the chunks of keys that all rows see together.
+type Crew struct{ Workers, Rows, Picks, Chunks int }
+
+// rows is the number of rows of an item or buffer.
+func (c *Crew) rows(picked bool) int {
+	if picked {
+		return c.Picks
+	}
+	return c.Rows
+}
+
+// Rect is a part of a buffer: rows [R0, R1), columns [C0, C1), in the unit in which operands count columns.
+type Rect struct{ R0, R1, C0, C1 int }
+
+// Empty reports whether there is nothing in it.
+func (a Rect) Empty() bool { return a.R0 >= a.R1 || a.C0 >= a.C1 }
+
+func (a Rect) area() int {
+	if a.Empty() {
+		return 0
+	}
+	return (a.R1 - a.R0) * (a.C1 - a.C0)
+}
+
+func (a Rect) meets(b Rect) bool {
+	return !a.Empty() && !b.Empty() && a.R0 < b.R1 && b.R0 < a.R1 && a.C0 < b.C1 && b.C0 < a.C1
+}
+
+// A touch is all that decides which part of a buffer each worker touches in an item. Items of the same layers have the same touches.
+type touch struct {
+	cut       Cut
+	picked    bool // the item's rows are the picked ones
+	unit      int  // the operand's columns per unit of the cut
+	all       bool // the operand is all of the buffer
+	width     int  // of the buffer
+	bufPicked bool // the buffer's rows are the picked ones
+	cache     bool // the buffer is a cache
+	parts     bool // the buffer holds partial results
+}
+
+func (p *Plan) touch(it *Item, o Operand) touch {
+	b := &p.Bufs[o.Buf]
+	return touch{it.Cut, it.Picked, o.Unit, o.All, b.Width, b.Picked, b.Cache != 0, b.Parts != 0}
+}
+
+// Part appends to dst what worker w of a crew touches of operand o in item it: at most three rectangles. It is the one place that knows what
+// a cut means: the walk computes just the parts of each item's first output that it gets from here, and Check proves that these, and what they
+// read, are free of conflicts.
+func (p *Plan) Part(dst []Rect, it *Item, o Operand, w int, c Crew) []Rect {
+	t := p.touch(it, o)
+	return t.part(dst, w, &c)
+}
+
+// units is the number of units that an item is cut into.
+func (t *touch) units(c *Crew) int {
+	switch t.cut.By {
+	case Rows:
+		return c.rows(t.picked)
+	case Tiles:
+		return t.cut.N * t.tiles(c)
+	case Split:
+		return t.cut.N * c.Chunks
+	}
+	return t.cut.N
+}
+
+// tiles is the number of tiles of a head.
+func (t *touch) tiles(c *Crew) int { return (c.rows(t.picked) + TileRows - 1) / TileRows }
+
+// whole is all of the buffer. Partial results are one row: a column for each head and chunk.
+func (t *touch) whole(c *Crew) Rect {
+	if t.parts {
+		return Rect{0, 1, 0, t.width * c.Chunks}
+	}
+	return Rect{0, c.rows(t.bufPicked), 0, t.width}
+}
+
+func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
+	lo, hi := Deal(t.units(c), w, c.Workers)
+	if lo >= hi {
+		return dst
+	}
+	whole := t.whole(c)
+	if t.all {
+		return append(dst, whole)
+	}
+	switch t.cut.By {
+	case Rows:
+		return append(dst, Rect{lo, hi, 0, whole.C1})
+	case Cols:
+		return append(dst, Rect{0, whole.R1, lo * t.unit, min(hi*t.unit, whole.C1)})
+	case Split:
+		return append(dst, Rect{0, 1, lo, hi})
+	}
+	// Tiles: the rest of a head, whole heads, the begin of a head.
+	n, tiles := c.rows(t.picked), t.tiles(c)
+	for lo < hi {
+		h, t0 := lo/tiles, lo%tiles
+		heads, t1 := 1, min(hi-h*tiles, tiles)
+		if t0 == 0 && t1 == tiles {
+			heads = (hi - lo) / tiles
+		}
+		r := Rect{t0 * TileRows, min(t1*TileRows, n), h * t.unit, (h + heads) * t.unit}
+		if t.cache {
+			r.R0, r.R1 = 0, n // earlier rows' keys
+		}
+		dst = append(dst, r)
+		lo = (h+heads-1)*tiles + t1
+	}
+	return dst
+}
+
+// touched is part for the sake of comparing with another item. Where that one is cut otherwise, a tile's rows stand for all rows: where tiles
+// fall depends on the number of rows, and the answer must hold for all of them. Of a shared item every worker may touch everything.
+func (t *touch) touched(dst []Rect, w int, c *Crew, other Cut) []Rect {
+	if t.cut.Shared {
+		return append(dst, t.whole(c))
+	}
+	n := len(dst)
+	dst = t.part(dst, w, c)
+	if t.cut.By == Tiles && other != t.cut {
+		for i := n; i < len(dst); i++ {
+			dst[i].R0, dst[i].R1 = 0, c.rows(t.picked)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,111 @@
+package step
+
+import (
+	"fmt"
+	"math"
+
+	"ck/internal/graph"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Norm is RMSNorm over groups of Group elements (0: the whole row; the head size for q/k norms):
+// out = x / sqrt(mean(x^2) + Eps) * w. The weight has Group elements. (Zhang and Sennrich 2019, arXiv:1910.07467)
+type Norm struct {
+	Eps   float32
+	Group int
+}
+
+func (Norm) Kind() string         { return "rmsnorm" }
+func (Norm) Needs(int) graph.Need { return graph.SameRow }
+
+// GroupOf is the number of elements that are normalised together in a row of the given width.
+func (n Norm) GroupOf(width int) int {
+	if n.Group == 0 {
+		return width
+	}
+	return n.Group
+}
+
+func (n Norm) Check(g *graph.Graph, s *graph.Step) error {
+	if err := s.Arity(1, 1, 1, 1); err != nil {
+		return err
+	}
+	group := n.GroupOf(g.Width(s.In[0]))
+	if w := g.Weights[s.W[0]]; w.Cols != group || w.Rows != 1 || g.Width(s.In[0])%group != 0 {
+		return fmt.Errorf("groups of %d of %d elements, weight [%d, %d]", group, g.Width(s.In[0]), w.Rows, w.Cols)
+	}
+	return g.SameWidth(s.In[0], s.Out[0])
+}
+
+func (n Norm) Ref(r *graph.Ref, s *graph.Step) {
+	w := r.Vector(s.W[0])
+	r.Each(s, 0, func(row int, out []float64) {
+		x := r.Row(s, 0, row)
+		for k := 0; k < len(x); k += len(w) {
+			sum := 0.0
+			for _, v := range x[k : k+len(w)] {
+				sum += v * v
+			}
+			scale := 1 / math.Sqrt(sum/float64(len(w))+float64(n.Eps))
+			for i := range w {
+				out[k+i] = x[k+i] * scale * w[i]
+			}
+		}
+	})
+}
+
+func (Norm) Role(int) graph.Role { return graph.Vector }
+
+// Realise cuts whole rows by rows for prompts; for few rows every worker sums the whole row and writes its columns. Groups are cut as the
+// producer was, where it kept them together.
+func (n Norm) Realise(b *plan.Builder, i int) (int, error) {
+	s := b.Step(i)
+	it := b.Item(i, rmsnorm)
+	x, width, unit := b.At(s.In[0]), b.Plan.G.Width(s.In[0]), 0
+	switch {
+	case n.GroupOf(width) != width:
+		it.Cut, unit = b.RowCut(s.In[0], n.Group)
+		it.In = []plan.Operand{x.Cols(unit)}
+	case b.Plan.Class == plan.Many || b.Machine.Separate:
+		it.Cut, it.In = plan.Cut{By: plan.Rows}, []plan.Operand{x.Cols(0)}
+	default:
+		unit = plan.QuantGrain
+		it.Cut, it.In = plan.ColCut(width, unit), []plan.Operand{x.Whole()}
+	}
+	b.Finish(it, s.Out[0], unit)
+	return 0, nil
+}
+
+// rmsnorm normalises whole rows or groups.
+var rmsnorm = &plan.Kind{Name: "rmsnorm", In: 1, Out: 1, Weights: [2]int{1, 1}, Named: true,
+	InPlace: func(_ *plan.Item, in int) bool { return in == 0 },
+	Elements: func(p *plan.Plan, it *plan.Item) plan.Elements {
+		e := plan.Streamed(p, it, 90)
+		if width := p.Bufs[it.Out[0].Buf].Width; it.Op.(Norm).GroupOf(width) != width {
+			e.Ops = 180
+		}
+		e.Whole = it.In[0].All // every worker sums the whole row
+		return e
+	},
+}
+
+func runNorm(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	op := it.Op.(Norm)
+	in, width := w.Floats(it.In[0])
+	out, _ := w.Floats(it.Out[0])
+	weight, tbl := w.Vector(it.W[0]), w.Kernels()
+	group := op.GroupOf(width)
+	for r := p.R0; r < p.R1; r++ {
+		row, dst := in[r*width:(r+1)*width], out[r*width:(r+1)*width]
+		if group == width {
+			s := tbl.NormScale(row, op.Eps)
+			tbl.MulScale(dst[p.C0:p.C1], row[p.C0:p.C1], weight[p.C0:p.C1], s)
+			continue
+		}
+		for c := p.C0; c < p.C1; c += group {
+			s := tbl.NormScale(row[c:c+group], op.Eps)
+			tbl.MulScale(dst[c:c+group], row[c:c+group], weight, s)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package step
+
+import (
+	"fmt"
+
+	"ck/internal/graph"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Pick keeps the rows whose logits are wanted: out[i] = in[pick[i]].
+type Pick struct{}
+
+func (Pick) Kind() string         { return "pick" }
+func (Pick) Needs(int) graph.Need { return graph.PickRow }
+
+func (Pick) Check(g *graph.Graph, s *graph.Step) error {
+	if err := s.Arity(1, 1, 0, 0); err != nil {
+		return err
+	}
+	if g.Values[s.In[0]].Picked || !g.Values[s.Out[0]].Picked {
+		return fmt.Errorf("picks from %s to %s", g.Values[s.In[0]].Name, g.Values[s.Out[0]].Name)
+	}
+	return g.SameWidth(s.In[0], s.Out[0])
+}
+
+func (Pick) Ref(r *graph.Ref, s *graph.Step) {
+	r.Each(s, 0, func(row int, out []float64) { copy(out, r.Row(s, 0, int(r.In.Pick[row]))) })
+}
+
+func (Pick) Role(int) graph.Role { return graph.Vector }
+
+func (Pick) Realise(b *plan.Builder, i int) (int, error) {
+	s := b.Step(i)
+	it := b.Item(i, pick)
+	it.Cut = plan.Cut{By: plan.Rows}
+	it.In = []plan.Operand{b.At(s.In[0]).Whole()}
+	b.Finish(it, s.Out[0], 0)
+	return 0, nil
+}
+
+// pick copies the rows whose logits are wanted.
+var pick = &plan.Kind{Name: "pick", In: 1, Out: 1, Ops: 40}
+
+func runPick(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	src, width := w.Floats(it.In[0])
+	dst, _ := w.Floats(it.Out[0])
+	for r := p.R0; r < p.R1; r++ {
+		copy(dst[r*width:(r+1)*width], src[int(w.Batch().Pick[r])*width:])
+	}
+}

@@ -1,0 +1,45 @@
+// Package step is the kinds of steps that graphs are made of. Each kind is one file: what it computes (shape rule, float64 definition), how a
+// plan lays it out (cut, operands), what it costs, and the routine with which a worker computes a part of it. Table has a row for each.
+//
+// A new kind is a file and its row.
+package step
+
+import (
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Table has a row for each kind of step.
+var Table = []Row{
+	{Embed{}, []Realisation{{embed, runEmbed}}},
+	{Pick{}, []Realisation{{pick, runPick}}},
+	{Norm{}, []Realisation{{rmsnorm, runNorm}}},
+	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}}},
+	{Rotate{}, []Realisation{{angles, runAngles}, {rope, runRope}}},
+	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {chunks, runChunks}, {merge, runMerge}}},
+	{SwiGLU{}, []Realisation{{swiglu, runSwiGLU}}},
+	{Add{}, []Realisation{{add, runAdd}}},
+}
+
+// Row is a kind of step with the realisations that plans make of it.
+type Row struct {
+	Op   plan.Op // with zero attributes
+	Does []Realisation
+}
+
+// Realisation is an entry of plans with the routine that computes it.
+type Realisation struct {
+	Kind *plan.Kind
+	Run  walk.Routine
+}
+
+// Routines is the routines of all kinds, for walk.New.
+var Routines = func() walk.Routines {
+	m := walk.Routines{}
+	for _, r := range Table {
+		for _, d := range r.Does {
+			m[d.Kind] = d.Run
+		}
+	}
+	return m
+}()
