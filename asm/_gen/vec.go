@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"go/format"
 	"math"
 )
 
@@ -26,6 +25,13 @@ type (
 )
 
 func f32(off int, base string) mem { return mem{off, "(" + base + ")", 32} }
+
+// newVec starts a pair of files whose name ends in the tier.
+func newVec(family, prefix, argType string, wide bool) vec {
+	v := vec{wide: wide}
+	v.gen = newGen(family, prefix+v.tier(), argType)
+	return v
+}
 
 // letters of a tier's file and function names.
 func (v vec) tier() string {
@@ -87,15 +93,6 @@ func (v vec) o(ins string, args ...any) {
 	}
 }
 
-// finish writes both files, the Go file formatted.
-func (v vec) finish() {
-	src, err := format.Source(v.g.Bytes())
-	check(err)
-	v.g.Reset()
-	v.g.Write(src)
-	v.write()
-}
-
 func b2i(b bool) int {
 	if b {
 		return 1
@@ -125,10 +122,18 @@ func (v vec) bits(ins string, a any, b, dst reg) {
 func (e *gen) rows64(name string, words ...uint32) {
 	for i, w := range words {
 		for j := range 8 {
-			fmt.Fprintf(&e.s, "DATA %s<>+%d(SB)/8, $0x%08x%08x\n", name, 64*i+8*j, w, w)
+			e.datum(name, 64*i+8*j, 8, fmt.Sprintf("0x%08x%08x", w, w))
 		}
 	}
-	fmt.Fprintf(&e.s, "GLOBL %s<>(SB), RODATA|NOPTR, $%d\n", name, 64*len(words))
+	e.global(name, 64*len(words))
+}
+
+// list writes 32-bit words.
+func (e *gen) list(name string, words ...uint32) {
+	for i, w := range words {
+		e.datum(name, 4*i, 4, fmt.Sprint(w))
+	}
+	e.global(name, 4*len(words))
 }
 
 // row is row i of what rows64 wrote.

@@ -279,37 +279,38 @@ func decodeKQ4AVX2(a *Args)
 //go:noescape
 func decodeVQ4AVX2(a *Args)
 
-func init() {
-	built[0][0] = Kernels{
+// kernelsAVX2 are the kernels of a width.
+var kernelsAVX2 = [numTypes]Kernels{
+	F32: {
 		Softmax: softmaxAVX2,
 		Cap:     capAVX2,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresF32x1AVX2, 2: scoresF32x2AVX2, 3: scoresF32x3AVX2, 4: scoresF32x4AVX2, 5: scoresF32x5AVX2, 6: scoresF32x6AVX2},
-		PV:      [MaxTile + 1]func(*Args){1: pvF32x1AVX2, 2: pvF32x2AVX2, 3: pvF32x3AVX2, 4: pvF32x4AVX2, 5: pvF32x5AVX2, 6: pvF32x6AVX2},
-	}
-	built[0][1] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresF32x1AVX2, scoresF32x2AVX2, scoresF32x3AVX2, scoresF32x4AVX2, scoresF32x5AVX2, scoresF32x6AVX2},
+		PV:      [MaxTile + 1]func(*Args){nil, pvF32x1AVX2, pvF32x2AVX2, pvF32x3AVX2, pvF32x4AVX2, pvF32x5AVX2, pvF32x6AVX2},
+	},
+	F16: {
 		Softmax: softmaxAVX2,
 		Cap:     capAVX2,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresF16x1AVX2, 2: scoresF16x2AVX2, 3: scoresF16x3AVX2, 4: scoresF16x4AVX2, 5: scoresF16x5AVX2, 6: scoresF16x6AVX2},
-		PV:      [MaxTile + 1]func(*Args){1: pvF16x1AVX2, 2: pvF16x2AVX2, 3: pvF16x3AVX2, 4: pvF16x4AVX2, 5: pvF16x5AVX2, 6: pvF16x6AVX2},
-	}
-	built[0][2] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresF16x1AVX2, scoresF16x2AVX2, scoresF16x3AVX2, scoresF16x4AVX2, scoresF16x5AVX2, scoresF16x6AVX2},
+		PV:      [MaxTile + 1]func(*Args){nil, pvF16x1AVX2, pvF16x2AVX2, pvF16x3AVX2, pvF16x4AVX2, pvF16x5AVX2, pvF16x6AVX2},
+	},
+	BF16: {
 		Softmax: softmaxAVX2,
 		Cap:     capAVX2,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresBF16x1AVX2, 2: scoresBF16x2AVX2, 3: scoresBF16x3AVX2, 4: scoresBF16x4AVX2, 5: scoresBF16x5AVX2, 6: scoresBF16x6AVX2},
-		PV:      [MaxTile + 1]func(*Args){1: pvBF16x1AVX2, 2: pvBF16x2AVX2, 3: pvBF16x3AVX2, 4: pvBF16x4AVX2, 5: pvBF16x5AVX2, 6: pvBF16x6AVX2},
-	}
-	built[0][3] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresBF16x1AVX2, scoresBF16x2AVX2, scoresBF16x3AVX2, scoresBF16x4AVX2, scoresBF16x5AVX2, scoresBF16x6AVX2},
+		PV:      [MaxTile + 1]func(*Args){nil, pvBF16x1AVX2, pvBF16x2AVX2, pvBF16x3AVX2, pvBF16x4AVX2, pvBF16x5AVX2, pvBF16x6AVX2},
+	},
+	Q8: {
 		Softmax: softmaxAVX2,
 		Cap:     capAVX2,
 		DecodeK: decodeKQ8AVX2,
 		DecodeV: decodeVQ8AVX2,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresQ8x1AVX2, 2: scoresQ8x2AVX2, 3: scoresQ8x3AVX2, 4: scoresQ8x4AVX2, 5: scoresQ8x5AVX2, 6: scoresQ8x6AVX2},
-		PV:      [MaxTile + 1]func(*Args){1: pvQ8x1AVX2, 2: pvQ8x2AVX2, 3: pvQ8x3AVX2, 4: pvQ8x4AVX2, 5: pvQ8x5AVX2, 6: pvQ8x6AVX2},
-	}
-	built[0][4] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresQ8x1AVX2, scoresQ8x2AVX2, scoresQ8x3AVX2, scoresQ8x4AVX2, scoresQ8x5AVX2, scoresQ8x6AVX2},
+		PV:      [MaxTile + 1]func(*Args){nil, pvQ8x1AVX2, pvQ8x2AVX2, pvQ8x3AVX2, pvQ8x4AVX2, pvQ8x5AVX2, pvQ8x6AVX2},
+	},
+	Q4: {
 		Softmax: softmaxAVX2,
 		Cap:     capAVX2,
 		DecodeK: decodeKQ4AVX2,
 		DecodeV: decodeVQ4AVX2,
-	}
+	},
 }

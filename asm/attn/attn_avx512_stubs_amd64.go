@@ -354,37 +354,38 @@ func decodeKQ4AVX512(a *Args)
 //go:noescape
 func decodeVQ4AVX512(a *Args)
 
-func init() {
-	built[1][0] = Kernels{
+// kernelsAVX512 are the kernels of a width.
+var kernelsAVX512 = [numTypes]Kernels{
+	F32: {
 		Softmax: softmaxAVX512,
 		Cap:     capAVX512,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresF32x1AVX512, 2: scoresF32x2AVX512, 3: scoresF32x3AVX512, 4: scoresF32x4AVX512, 5: scoresF32x5AVX512, 6: scoresF32x6AVX512, 7: scoresF32x7AVX512, 8: scoresF32x8AVX512},
-		PV:      [MaxTile + 1]func(*Args){1: pvF32x1AVX512, 2: pvF32x2AVX512, 3: pvF32x3AVX512, 4: pvF32x4AVX512, 5: pvF32x5AVX512, 6: pvF32x6AVX512, 7: pvF32x7AVX512, 8: pvF32x8AVX512},
-	}
-	built[1][1] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresF32x1AVX512, scoresF32x2AVX512, scoresF32x3AVX512, scoresF32x4AVX512, scoresF32x5AVX512, scoresF32x6AVX512, scoresF32x7AVX512, scoresF32x8AVX512},
+		PV:      [MaxTile + 1]func(*Args){nil, pvF32x1AVX512, pvF32x2AVX512, pvF32x3AVX512, pvF32x4AVX512, pvF32x5AVX512, pvF32x6AVX512, pvF32x7AVX512, pvF32x8AVX512},
+	},
+	F16: {
 		Softmax: softmaxAVX512,
 		Cap:     capAVX512,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresF16x1AVX512, 2: scoresF16x2AVX512, 3: scoresF16x3AVX512, 4: scoresF16x4AVX512, 5: scoresF16x5AVX512, 6: scoresF16x6AVX512, 7: scoresF16x7AVX512, 8: scoresF16x8AVX512},
-		PV:      [MaxTile + 1]func(*Args){1: pvF16x1AVX512, 2: pvF16x2AVX512, 3: pvF16x3AVX512, 4: pvF16x4AVX512, 5: pvF16x5AVX512, 6: pvF16x6AVX512, 7: pvF16x7AVX512, 8: pvF16x8AVX512},
-	}
-	built[1][2] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresF16x1AVX512, scoresF16x2AVX512, scoresF16x3AVX512, scoresF16x4AVX512, scoresF16x5AVX512, scoresF16x6AVX512, scoresF16x7AVX512, scoresF16x8AVX512},
+		PV:      [MaxTile + 1]func(*Args){nil, pvF16x1AVX512, pvF16x2AVX512, pvF16x3AVX512, pvF16x4AVX512, pvF16x5AVX512, pvF16x6AVX512, pvF16x7AVX512, pvF16x8AVX512},
+	},
+	BF16: {
 		Softmax: softmaxAVX512,
 		Cap:     capAVX512,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresBF16x1AVX512, 2: scoresBF16x2AVX512, 3: scoresBF16x3AVX512, 4: scoresBF16x4AVX512, 5: scoresBF16x5AVX512, 6: scoresBF16x6AVX512, 7: scoresBF16x7AVX512, 8: scoresBF16x8AVX512},
-		PV:      [MaxTile + 1]func(*Args){1: pvBF16x1AVX512, 2: pvBF16x2AVX512, 3: pvBF16x3AVX512, 4: pvBF16x4AVX512, 5: pvBF16x5AVX512, 6: pvBF16x6AVX512, 7: pvBF16x7AVX512, 8: pvBF16x8AVX512},
-	}
-	built[1][3] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresBF16x1AVX512, scoresBF16x2AVX512, scoresBF16x3AVX512, scoresBF16x4AVX512, scoresBF16x5AVX512, scoresBF16x6AVX512, scoresBF16x7AVX512, scoresBF16x8AVX512},
+		PV:      [MaxTile + 1]func(*Args){nil, pvBF16x1AVX512, pvBF16x2AVX512, pvBF16x3AVX512, pvBF16x4AVX512, pvBF16x5AVX512, pvBF16x6AVX512, pvBF16x7AVX512, pvBF16x8AVX512},
+	},
+	Q8: {
 		Softmax: softmaxAVX512,
 		Cap:     capAVX512,
 		DecodeK: decodeKQ8AVX512,
 		DecodeV: decodeVQ8AVX512,
-		Scores:  [MaxTile + 1]func(*Args){1: scoresQ8x1AVX512, 2: scoresQ8x2AVX512, 3: scoresQ8x3AVX512, 4: scoresQ8x4AVX512, 5: scoresQ8x5AVX512, 6: scoresQ8x6AVX512, 7: scoresQ8x7AVX512, 8: scoresQ8x8AVX512},
-		PV:      [MaxTile + 1]func(*Args){1: pvQ8x1AVX512, 2: pvQ8x2AVX512, 3: pvQ8x3AVX512, 4: pvQ8x4AVX512, 5: pvQ8x5AVX512, 6: pvQ8x6AVX512, 7: pvQ8x7AVX512, 8: pvQ8x8AVX512},
-	}
-	built[1][4] = Kernels{
+		Scores:  [MaxTile + 1]func(*Args){nil, scoresQ8x1AVX512, scoresQ8x2AVX512, scoresQ8x3AVX512, scoresQ8x4AVX512, scoresQ8x5AVX512, scoresQ8x6AVX512, scoresQ8x7AVX512, scoresQ8x8AVX512},
+		PV:      [MaxTile + 1]func(*Args){nil, pvQ8x1AVX512, pvQ8x2AVX512, pvQ8x3AVX512, pvQ8x4AVX512, pvQ8x5AVX512, pvQ8x6AVX512, pvQ8x7AVX512, pvQ8x8AVX512},
+	},
+	Q4: {
 		Softmax: softmaxAVX512,
 		Cap:     capAVX512,
 		DecodeK: decodeKQ4AVX512,
 		DecodeV: decodeVQ4AVX512,
-	}
+	},
 }

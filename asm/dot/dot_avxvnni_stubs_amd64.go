@@ -308,3 +308,37 @@ func avxvnniGemm3Code4(a *Args)
 //
 //go:noescape
 func avxvnniUnpackCode4(a *Args)
+
+// AVXVNNI is the set of kernels that need the VEX form of VNNI as well; floats are AVX2's.
+var AVXVNNI = Set{Of: [Layouts]Kernels{
+	Q8_0: {Gemv: avxvnniGemvQ8_0,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q8_0, avxvnniSmall3Q8_0},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q8_0, avxvnniGemm2Q8_0, avxvnniGemm3Q8_0}, Tile: 1},
+	Q4_0: {Gemv: avxvnniGemvQ4_0,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q4_0, avxvnniSmall3Q4_0},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q4_0, avxvnniGemm2Q4_0, avxvnniGemm3Q4_0}, Tile: 1},
+	Q4_1: {Gemv: avxvnniGemvQ4_1,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q4_1, avxvnniSmall3Q4_1},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q4_1, avxvnniGemm2Q4_1, avxvnniGemm3Q4_1}, Tile: 1},
+	Q5_0: {Gemv: avxvnniGemvQ5_0,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q5_0, avxvnniSmall3Q5_0},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q8_0, avxvnniGemm2Q8_0, avxvnniGemm3Q8_0}, Tile: 1, Unpack: avx2UnpackQ5_0, UnpackedBytes: 1088, Few: 6},
+	Q5_1: {Gemv: avxvnniGemvQ5_1,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q5_1, avxvnniSmall3Q5_1},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q5_1, avxvnniGemm2Q5_1, avxvnniGemm3Q5_1}, Tile: 1, Unpack: avx2UnpackQ5_1, UnpackedBytes: 1152, Few: 6},
+	Q4_K: {Gemv: avxvnniGemvQ4_K,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q4_K, avxvnniSmall3Q4_K},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q4_K, avxvnniGemm2Q4_K, avxvnniGemm3Q4_K}, Tile: 1},
+	Q5_K: {Gemv: avxvnniGemvQ5_K,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q5_K, avxvnniSmall3Q5_K},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q5_K, avxvnniGemm2Q5_K, avxvnniGemm3Q5_K}, Tile: 1, Unpack: avx2UnpackQ5_K, UnpackedBytes: 4416, Few: 6},
+	Q6_K: {Gemv: avxvnniGemvQ6_K,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q6_K, avxvnniSmall3Q6_K},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q6_K, avxvnniGemm2Q6_K, avxvnniGemm3Q6_K}, Tile: 1, Unpack: avx2UnpackQ6_K, UnpackedBytes: 4416, Few: 6},
+	Q2_K: {Gemv: avxvnniGemvQ2_K,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Q2_K, avxvnniSmall3Q2_K},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Q2_K, avxvnniGemm2Q2_K, avxvnniGemm3Q2_K, avxvnniGemm4Q2_K, avxvnniGemm5Q2_K, avxvnniGemm6Q2_K}, Tile: 1, Unpack: avx2UnpackQ2_K, UnpackedBytes: 4416, Few: 6},
+	Code4: {Gemv: avxvnniGemvCode4,
+		Small: []func(*Args){nil, nil, avxvnniSmall2Code4, avxvnniSmall3Code4},
+		Gemm:  []func(*Args){nil, avxvnniGemm1Code4, avxvnniGemm2Code4, avxvnniGemm3Code4}, Tile: 1, Unpack: avxvnniUnpackCode4, UnpackedBytes: 4416, Few: 6},
+}}

@@ -3,7 +3,7 @@
 package dot
 
 // The sets of kernels in assembly; empty here.
-var AVX512, VNNI, AVX512BF16 Set
+var AVX2, AVXVNNI, AVX512, VNNI, AVX512BF16 Set
 
 // Fold is GoFold.
 var Fold = GoFold

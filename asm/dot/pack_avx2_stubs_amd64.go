@@ -63,3 +63,33 @@ func avx2PackQ2_K(a *packArgs)
 //
 //go:noescape
 func avx2PackCode4(a *packArgs)
+
+// packAVX2 runs the assembly of a layout.
+func packAVX2(l Layout, a *packArgs) {
+	switch l {
+	case F32, BF16:
+		avx2PackWords(a)
+	case F16:
+		avx2PackHalves(a)
+	case Q8_0:
+		avx2PackQ8_0(a)
+	case Q4_0:
+		avx2PackQ4_0(a)
+	case Q4_1:
+		avx2PackQ4_1(a)
+	case Q5_0:
+		avx2PackQ5_0(a)
+	case Q5_1:
+		avx2PackQ5_1(a)
+	case Q4_K:
+		avx2PackQ4_K(a)
+	case Q5_K:
+		avx2PackQ5_K(a)
+	case Q6_K:
+		avx2PackQ6_K(a)
+	case Q2_K:
+		avx2PackQ2_K(a)
+	case Code4:
+		avx2PackCode4(a)
+	}
+}

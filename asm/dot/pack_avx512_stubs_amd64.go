@@ -63,3 +63,33 @@ func avx512PackQ2_K(a *packArgs)
 //
 //go:noescape
 func avx512PackCode4(a *packArgs)
+
+// packAVX512 runs the assembly of a layout.
+func packAVX512(l Layout, a *packArgs) {
+	switch l {
+	case F32, BF16:
+		avx512PackWords(a)
+	case F16:
+		avx512PackHalves(a)
+	case Q8_0:
+		avx512PackQ8_0(a)
+	case Q4_0:
+		avx512PackQ4_0(a)
+	case Q4_1:
+		avx512PackQ4_1(a)
+	case Q5_0:
+		avx512PackQ5_0(a)
+	case Q5_1:
+		avx512PackQ5_1(a)
+	case Q4_K:
+		avx512PackQ4_K(a)
+	case Q5_K:
+		avx512PackQ5_K(a)
+	case Q6_K:
+		avx512PackQ6_K(a)
+	case Q2_K:
+		avx512PackQ2_K(a)
+	case Code4:
+		avx512PackCode4(a)
+	}
+}

@@ -63,3 +63,25 @@ func vnni512(a *args)
 //
 //go:noescape
 func bf16dp512(a *args)
+
+// Reads lists the read loops, Peaks the arithmetic ones; the first of each runs on every machine.
+var (
+	Reads = []Read{
+		readGo,
+		{"256x1", 1, Needs{"avx2"}, read256x1},
+		{"256x2", 2, Needs{"avx2"}, read256x2},
+		{"256x4", 4, Needs{"avx2"}, read256x4},
+		{"512x1", 1, Needs{"avx512f"}, read512x1},
+		{"512x2", 2, Needs{"avx512f"}, read512x2},
+		{"512x4", 4, Needs{"avx512f"}, read512x4},
+	}
+	Peaks = []Peak{
+		peakGo,
+		{"vfmadd231ps ymm", 192, Needs{"avx2", "fma"}, fma256},
+		{"vpmaddubsw+vpmaddwd+vpaddd ymm", 768, Needs{"avx2"}, maddubs256},
+		{"vpdpbusd ymm", 768, Needs{"avx_vnni"}, vnni256},
+		{"vfmadd231ps zmm", 768, Needs{"avx512f"}, fma512},
+		{"vpdpbusd zmm", 3072, Needs{"avx512_vnni"}, vnni512},
+		{"vdpbf16ps zmm", 1536, Needs{"avx512_bf16"}, bf16dp512},
+	}
+)

@@ -1,0 +1,148 @@
+package main
+
+import "fmt"
+
+// scores emits Scores of m queries:
+//
+//	for each d: for each query i: S[i][:] += K[d][:] * Q[i][d]
+//
+// It takes nv vectors of keys at a time. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
+// DI K at d = 0, R13 arguments; Q8: R12 scales, DX elements left behind the block. Vectors 0.. scores, query by query; behind them keys,
+// then elements of queries.
+type scores struct {
+	vec
+	t     kvElem
+	m, nv int
+	name  string
+	byKey bool // key by key, m elements of queries and a vector of keys are live beside the scores; else nv vectors and an element
+	bc    one  // the first element of queries
+}
+
+func newScores(v vec, t kvElem, m int) *scores {
+	k := &scores{vec: v, t: t, m: m, nv: 4, name: fmt.Sprintf("scores%sx%d%s", t.name, m, v.suffix())}
+	switch {
+	case v.wide && m > 6, !v.wide && m == 2:
+		k.nv = 2
+	case !v.wide && m > 2:
+		k.nv = 1
+	}
+	all, per := v.registers()
+	k.byKey = per*(m*k.nv+k.nv)+1 > all
+	k.bc = one(per * (m*k.nv + k.nv))
+	if k.byKey {
+		k.bc = one(per * (m*k.nv + 1))
+	}
+	return k
+}
+
+func (k *scores) acc(g, i int) reg { return reg(g*k.nv + i) }
+
+// key is the vector of keys i.
+func (k *scores) key(i int) reg {
+	if k.byKey {
+		i = 0
+	}
+	return reg(k.m*k.nv + i)
+}
+
+// query is the address of the element of query i.
+func (k *scores) query(i int) string { return indexed([]string{"SI", "R9", "R10"}[i/3], "R8", i%3) }
+
+func (k *scores) emit() {
+	k.fn(k.name, fmt.Sprintf("is Scores of %d queries.", k.m))
+	k.c("AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S")
+	k.arg("R13")
+	k.lds("R13", [2]string{"K", "DI"}, [2]string{"Pf", "BX"}, [2]string{"QStride", "R8"}, [2]string{"S", "R11"})
+	k.p("SUBQ DI, BX")
+	for pass := range 4 / k.nv {
+		k.pass(pass)
+	}
+	k.ret()
+}
+
+// pass makes the scores of nv vectors of keys.
+func (k *scores) pass(pass int) {
+	first := pass * k.nv * 16 * k.t.bytes
+	skip := fmt.Sprintf("%s_skip%d", k.name, pass)
+	if k.nv < 4 { // keys that nobody sees
+		k.p("CMPQ %d(R13), $%d", k.args.at("J1"), pass*k.nv*16)
+		k.p("JLE %s", skip)
+		k.p("CMPQ %d(R13), $%d", k.args.at("J0"), (pass+1)*k.nv*16)
+		k.p("JGE %s", skip)
+	}
+	k.ld("R13", "Q", "SI")
+	if k.m > 3 {
+		k.p("LEAQ (R8)(R8*2), R9")
+		k.p("LEAQ (SI)(R9*2), R10")
+		k.p("ADDQ SI, R9")
+	}
+	k.ld("R13", "D", "CX")
+	k.p("LEAQ %d(DI), AX", first)
+	for i := range k.m * k.nv {
+		k.zero(reg(i))
+	}
+	l := fmt.Sprintf("%s_d%d", k.name, pass)
+	if k.t == kvQ8 { // runs of 32 elements have a scale per key
+		k.ld("R13", "KS", "R12")
+		k.p("MOVQ CX, DX")
+		k.lab(l + "_block")
+		k.p("MOVL $32, CX")
+		k.p("CMPQ DX, CX")
+		k.p("CMOVQLT DX, CX")
+		k.p("SUBQ CX, DX")
+	}
+	k.p("PCALIGN $32")
+	k.lab(l)
+	k.element(pass, first)
+	k.p("ADDQ $%d, AX", 64*k.t.bytes)
+	for i := 0; i < k.m; i += 3 {
+		k.p("ADDQ $4, %s", []string{"SI", "R9", "R10"}[i/3])
+	}
+	k.p("DECQ CX")
+	k.p("JNZ %s", l)
+	if k.t == kvQ8 {
+		k.p("ADDQ $256, R12")
+		k.p("TESTQ DX, DX")
+		k.p("JNZ %s_block", l)
+	}
+	for g := range k.m {
+		for i := range k.nv {
+			k.o("VMOVUPS", k.acc(g, i), f32(256*g+64*(k.nv*pass+i), "R11"))
+		}
+	}
+	if k.nv < 4 {
+		k.lab(skip)
+	}
+}
+
+// element adds the products of one element of the keys and the queries.
+func (k *scores) element(pass, first int) {
+	load := func(i int) {
+		k.t.prefetch(k.vec, i, first)
+		k.t.load(k.vec, mem{16 * k.t.bytes * i, "(AX)", 1}, k.key(i))
+		if k.t == kvQ8 {
+			k.o("VMULPS", f32(64*(k.nv*pass+i), "R12"), k.key(i), k.key(i))
+		}
+	}
+	if k.byKey {
+		for g := range k.m {
+			k.p("VBROADCASTSS %s, %s", k.query(g), k.vec.name(k.bc+one(g), 0))
+		}
+		for i := range k.nv {
+			load(i)
+			for g := range k.m {
+				k.o("VFMADD231PS", k.bc+one(g), k.key(i), k.acc(g, i))
+			}
+		}
+		return
+	}
+	for i := range k.nv {
+		load(i)
+	}
+	for g := range k.m {
+		k.p("VBROADCASTSS %s, %s", k.query(g), k.vec.name(k.bc, 0))
+		for i := range k.nv {
+			k.o("VFMADD231PS", k.bc, k.key(i), k.acc(g, i))
+		}
+	}
+}

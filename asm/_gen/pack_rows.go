@@ -1,0 +1,167 @@
+package main
+
+import "fmt"
+
+// packer emits kernels. SI, R8, R9, R10 point to rows 0, 4, 8, 12 at the current group, R11 is the stride, R12 three times
+// that, R13 the prefetch distance, DI the destination, CX counts groups; AX is free.
+type packer struct {
+	vec
+	onLoad func()
+}
+
+// kernel emits a kernel whose body packs one group.
+func (p *packer) kernel(k packing) {
+	name := p.tier() + "Pack" + k.name
+	p.fn(name, fmt.Sprintf("packs Groups x %d bytes of 16 rows to Groups x %d bytes.", k.step, k.group))
+	p.arg("BX")
+	p.lds("BX", [2]string{"Src", "SI"}, [2]string{"Stride", "R11"}, [2]string{"Dst", "DI"}, [2]string{"Groups", "CX"}, [2]string{"Pf", "R13"})
+	p.p("LEAQ (R11)(R11*2), R12")
+	p.p("LEAQ (SI)(R11*4), R8")
+	p.p("LEAQ (R8)(R11*4), R9")
+	p.p("LEAQ (R9)(R11*4), R10")
+	p.lab(name + "_l")
+	// The prefetches are spread over the loads: 64 at once would wait for each other, and nothing would be under way later.
+	start, loads := p.s.Len(), 0
+	p.onLoad = func() { loads++ }
+	k.body(p)
+	p.s.Truncate(start)
+	var ahead []string
+	for off := 0; off < k.step && !k.near; off += 64 {
+		for j := range 4 {
+			for i := range 4 {
+				ahead = append(ahead, fmt.Sprintf("LEAQ (%s)(R13*1), AX\n\tPREFETCHT0 %s", packBase[j], packRow("AX", i, off)))
+			}
+		}
+	}
+	quota := (len(ahead) + loads - 1) / loads
+	p.onLoad = func() {
+		for range min(quota, len(ahead)) {
+			p.p("%s", ahead[0])
+			ahead = ahead[1:]
+		}
+	}
+	k.body(p)
+	for _, b := range packBase {
+		p.p("ADDQ $%d, %s", k.step, b)
+	}
+	p.p("ADDQ $%d, DI", k.group)
+	p.p("DECQ CX")
+	p.p("JNZ %s_l", name)
+	p.ret()
+}
+
+var packBase = [4]string{"SI", "R8", "R9", "R10"}
+
+// packRow is the address of row i of four from base on.
+func packRow(base string, i, off int) string {
+	return fmt.Sprintf("%d(%s)%s", off, base, []string{"", "(R11*1)", "(R11*2)", "(R12*1)"}[i])
+}
+
+// load fills vectors 0..3 with the 16 bytes at off of each row, lane j of vector i from row 4j+i.
+func (p *packer) load(off int) {
+	p.onLoad()
+	for i := range 4 {
+		at := func(j int) string { return packRow(packBase[j], i, off) }
+		if p.wide {
+			p.p("VMOVDQU %s, X%d", at(0), i)
+			for j := 1; j < 4; j++ {
+				p.p("VINSERTI32X4 $%d, %s, Z%d, Z%d", j, at(j), i, i)
+			}
+			continue
+		}
+		for h := range 2 {
+			p.p("VMOVDQU %s, X%d", at(2*h), 2*i+h)
+			p.p("VINSERTI128 $1, %s, Y%d, Y%d", at(2*h+1), 2*i+h, 2*i+h)
+		}
+	}
+}
+
+// unit makes vector d (0..3) the dwords at off+4d of the rows. It uses vectors 4 to 7.
+func (p *packer) unit(off int) {
+	p.load(off)
+	for i := range 2 {
+		p.o("VPUNPCKLDQ", reg(2*i+1), reg(2*i), reg(4+2*i))
+		p.o("VPUNPCKHDQ", reg(2*i+1), reg(2*i), reg(5+2*i))
+	}
+	for i := range 2 {
+		p.o("VPUNPCKLQDQ", reg(6+i), reg(4+i), reg(2*i))
+		p.o("VPUNPCKHQDQ", reg(6+i), reg(4+i), reg(2*i+1))
+	}
+}
+
+// dword makes vector 0 dword d (0, 3) of the 16 bytes at off, and vector 3 its neighbour (1, 2).
+func (p *packer) dword(off, d int) {
+	p.load(off)
+	ins, first, second := "VPUNPCKLDQ", "VPUNPCKLQDQ", "VPUNPCKHQDQ"
+	if d == 3 {
+		ins, first, second = "VPUNPCKHDQ", second, first
+	}
+	p.o(ins, reg(1), reg(0), reg(1))
+	p.o(ins, reg(3), reg(2), reg(2))
+	p.o(first, reg(2), reg(1), reg(0))
+	p.o(second, reg(2), reg(1), reg(3))
+}
+
+// copy stores the four vectors of the 16 bytes at off one after another.
+func (p *packer) copy(off, dst int) {
+	p.unit(off)
+	for i := range 4 {
+		p.store(reg(i), dst+64*i)
+	}
+}
+
+func (p *packer) move(src, dst any) {
+	if p.wide {
+		p.o("VMOVDQU32", src, dst)
+	} else {
+		p.o("VMOVDQU", src, dst)
+	}
+}
+
+func (p *packer) store(r reg, dst int) { p.move(r, f32(dst, "DI")) }
+
+// lowWords and highWords store one half of each dword of r: 32 bytes. They use vectors 6 and 7.
+func (p *packer) lowWords(r reg, dst int) {
+	if p.wide {
+		p.p("VPMOVDW Z%d, %d(DI)", r, dst)
+		return
+	}
+	p.and(packWord(0x0000ffff), r, 7)
+	p.storeWords(dst)
+}
+
+func (p *packer) highWords(r reg, dst int) {
+	p.o("VPSRLD", "$16", r, reg(7))
+	if p.wide {
+		p.p("VPMOVDW Z7, %d(DI)", dst)
+		return
+	}
+	p.storeWords(dst)
+}
+
+// storeWords stores the low halves of vector 7, whose high ones are 0.
+func (p *packer) storeWords(dst int) {
+	p.p("VPACKUSDW Y15, Y14, Y14")
+	p.p("VPERMQ $0xd8, Y14, Y14")
+	p.p("VMOVDQU Y14, %d(DI)", dst)
+}
+
+// bytes stores byte j of each row's dword in r at dst+16j. It uses vectors 6 and 7.
+func (p *packer) bytes(r reg, dst int) {
+	p.o("VPSHUFB", mem{base: "packbytes<>(SB)"}, r, reg(7))
+	if p.wide {
+		p.p("VMOVDQU32 packlanes<>(SB), Z6")
+		p.p("VPERMD Z7, Z6, Z7")
+		p.store(7, dst)
+		return
+	}
+	p.p("VMOVDQU packlanes<>(SB), Y13")
+	p.p("VPERMD Y14, Y13, Y14") // bytes j of rows 0..7 in qword j
+	p.p("VPERMD Y15, Y13, Y15") // rows 8..15
+	p.p("VPUNPCKLQDQ Y15, Y14, Y13")
+	p.p("VPUNPCKHQDQ Y15, Y14, Y14")
+	for i := range 2 {
+		p.p("VMOVDQU X%d, %d(DI)", 13+i, dst+16*i)
+		p.p("VEXTRACTI128 $1, Y%d, %d(DI)", 13+i, dst+32+16*i)
+	}
+}
