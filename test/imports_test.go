@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
 	"internal/cli":      {"asm/clone", "internal/isa"},
 	"internal/lineedit": {},
+	"internal/picture":  {},
 	"internal/testkit":  {},
 }
 

@@ -244,16 +244,6 @@ func interval(s measure.Series) string {
 	return fmt.Sprintf("%s–%s (%.0f%%)", fixed(s.Lo), fixed(s.Hi), 100*s.Level)
 }
 
-func compareFloats(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // rowsDoc says how a table's rows are written as JSON: a document ck.bench.NAME/1 with the rows below KEY, or lines of the schema
 // ck.bench.NAME.ROW/1.
 type rowsDoc struct{ name, key, row string }

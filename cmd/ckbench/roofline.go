@@ -7,12 +7,14 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
 	"ck/internal/generate"
 	"ck/internal/measure"
+	"ck/internal/picture"
 	"ck/internal/team"
 	"ck/internal/topo"
 )
@@ -148,7 +150,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		return err
 	}
 	for ext, f := range pictures {
-		if err := doc.draw(f, ext); err != nil {
+		if err := doc.chart().Draw(f, picture.Format(ext)); err != nil {
 			return err
 		}
 		if err := f.Commit(); err != nil {
@@ -200,6 +202,41 @@ func (p *program) printRoofline(d *rooflineDoc) error {
 		return p.app.PrintJSON(d)
 	}
 	return cli.OutError(d.print(p.app.Text(), p.app.Common.Plain))
+}
+
+// chart is the document as a picture.
+func (d *rooflineDoc) chart() *picture.Roofline {
+	c := &picture.Roofline{Title: "Roofline"}
+	for _, b := range d.Bandwidth {
+		c.Threads = max(c.Threads, b.Threads)
+	}
+	if d.Model != "" {
+		c.Title = cli.Escape(d.Model) + " under the roofs of this machine"
+	}
+	c.Subtitle = strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", cli.Escape(d.Host.CPU), c.Threads, strings.Join(d.Tests, ", ")), "; ")
+	for _, l := range []string{"L1", "L2", "L3"} {
+		c.Levels = append(c.Levels, picture.Level{Name: l, GBps: d.read(l, c.Threads)})
+	}
+	c.Memory, c.One = picture.Level{Name: measure.DRAM, GBps: d.read(measure.DRAM, c.Threads)}, picture.Level{Name: measure.DRAM, GBps: d.read(measure.DRAM, 1)}
+	for _, k := range []struct{ kind, name string }{{measure.Int8, "INT8"}, {measure.BF16, "BF16"}, {measure.F32, "F32"}} {
+		c.Ceilings = append(c.Ceilings, picture.Ceiling{Name: k.name, GOPs: d.peak(k.kind, c.Threads)})
+		c.OneTop = max(c.OneTop, d.peak(k.kind, 1))
+	}
+	for _, b := range d.Bandwidth {
+		if b.Threads == c.Threads && b.SlowerThan != "" && d.read(b.Level, b.Threads) == 0 {
+			c.Remarks = append(c.Remarks, fmt.Sprintf("%s is not drawn: it was slower than %s", b.Level, b.SlowerThan))
+		}
+	}
+	for _, o := range d.OtherTime {
+		ph := picture.Phase{Name: o.Phase, Barrier: o.Barrier, Other: o.Other}
+		for _, s := range d.Steps {
+			if s.Phase == o.Phase {
+				ph.Steps = append(ph.Steps, picture.Step{Name: s.Name, Intensity: s.Intensity, GOPs: s.GOPs, Share: s.Share, RoofShare: s.RoofShare})
+			}
+		}
+		c.Phases = append(c.Phases, ph)
+	}
+	return c
 }
 
 // openPictures starts the files of --svg and --png.

@@ -1,15 +1,9 @@
-package main
+package picture
 
 import (
-	"io"
 	"math"
 	"math/rand/v2"
 	"testing"
-
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-
-	"ck/internal/measure"
 )
 
 // checkLabels finds labels that meet each other, a disc or what was taken, and returns how many lines go through other labels.
@@ -100,59 +94,6 @@ func TestCrossed(t *testing.T) {
 		{point{12, 12}, point{13, 13}, true}, {point{0, 25}, point{9, 9}, false}, {point{15, 0}, point{15, 30}, true}} {
 		if got := b.crossed(c.p, c.q); got != c.want {
 			t.Errorf("%+v: %v", c, got)
-		}
-	}
-}
-
-// crowded is a roofline on which many steps have about one place, as a model's have.
-func crowded() *rooflineDoc {
-	d := &rooflineDoc{Host: measure.Host{CPU: "a CPU"}, Model: "model", Tests: []string{"pp512+tg32"}}
-	for n, f := range map[int]float64{1: 1, 2: 1.9} {
-		d.Peaks = append(d.Peaks, peakRow{Kind: measure.Int8, Threads: n, GOPs: 1000 * f}, peakRow{Kind: measure.F32, Threads: n, GOPs: 250 * f}, peakRow{Kind: measure.BF16, Threads: n, GOPs: 260 * f})
-		for i, l := range []string{"L1", "L2", "L3", measure.DRAM} {
-			d.Bandwidth = append(d.Bandwidth, bandwidthRow{Level: l, Threads: n, GBps: f * []float64{400, 160, 90, 40}[i]})
-		}
-	}
-	for i, name := range []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output", "attend", "embed", "rope"} {
-		near := 1 + 0.02*float64(i%4)
-		share := []float64{0.1, 0.02, 0.02, 0.1, 0.22, 0.22, 0.2, 0.1, 0.01, 0.005, 0.005}[i]
-		d.Steps = append(d.Steps, placed{stepRow: stepRow{Phase: "prefill", Name: name, Share: share, GOPs: 500 * near}, Intensity: 900 * near},
-			placed{stepRow: stepRow{Phase: "decode", Name: name, Share: share, GOPs: 60 * near}, Intensity: 3.5 * near})
-	}
-	d.OtherTime = []otherTime{{Phase: "prefill"}, {Phase: "decode"}}
-	return d
-}
-
-// In the picture of a model no number meets another one, a disc or the words at the roofs.
-func TestPictureLabels(t *testing.T) {
-	p := crowded().paint(draw.New(vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(24))))
-	var discs []circle
-	for _, d := range p.discs {
-		discs = append(discs, d.circle)
-	}
-	if len(p.discs) != 22 || len(p.labels) != 22 {
-		t.Fatalf("%d discs, %d labels", len(p.discs), len(p.labels))
-	}
-	if n := checkLabels(t, "picture", discs, p.labels, p.taken); n > 0 {
-		t.Errorf("%d lines go through labels", n)
-	}
-	for i, a := range p.texts {
-		for j, b := range p.texts[:i] {
-			for _, x := range a {
-				for _, y := range b {
-					if x.meets(y) {
-						t.Errorf("texts %d and %d at the roofs meet", i, j)
-					}
-				}
-			}
-		}
-	}
-	if len(p.texts) < 7 {
-		t.Errorf("%d texts at the roofs", len(p.texts))
-	}
-	for _, format := range []string{"svg", "png"} {
-		if err := crowded().draw(io.Discard, format); err != nil {
-			t.Error(err)
 		}
 	}
 }
