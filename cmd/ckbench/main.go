@@ -13,6 +13,7 @@ import (
 	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
+	"ck/internal/quality"
 )
 
 //go:generate sh -c "go run . --man > ../../man/ckbench.1"
@@ -71,6 +72,7 @@ func newProgram() *program {
 func classify(err error) int {
 	var (
 		input  *generate.InputError
+		judged *quality.InputError
 		model  *engine.ModelError
 		tier   *engine.TierError
 		full   *kv.ErrFull
@@ -83,7 +85,7 @@ func classify(err error) int {
 		return cli.ExitUsage
 	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &model):
+	case errors.As(err, &input), errors.As(err, &judged), errors.As(err, &model):
 		return cli.ExitInput
 	}
 	return 0

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,7 +14,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
-	"ck/internal/measure"
+	"ck/internal/quality"
 )
 
 // qualityOptions are the flags of ckbench quality.
@@ -84,20 +83,6 @@ func (p *program) readText(name string) (string, error) {
 	return string(b), nil
 }
 
-// qualityResult is what quality --json prints.
-type qualityResult struct {
-	Schema     string        `json:"schema"`
-	Model      string        `json:"model"`
-	Base       string        `json:"base,omitempty"`
-	Blocks     int           `json:"blocks"`
-	BlockSize  int           `json:"block_tokens"`
-	Tokens     int           `json:"tokens"` // counted
-	Perplexity measure.Mean  `json:"perplexity"`
-	KLD        *measure.Mean `json:"kl_divergence,omitempty"`
-	Agreement  *measure.Mean `json:"top1_agreement,omitempty"`
-	RMSProb    *measure.Mean `json:"rms_probability_difference,omitempty"`
-}
-
 // runQuality is ckbench quality.
 func (p *program) runQuality(c *cobra.Command, args []string) error {
 	o := &p.quality
@@ -120,7 +105,7 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return err
 	}
 	var text string
-	var items []measure.Item
+	var items []quality.Item
 	if o.choices != "" {
 		items, err = p.readItems()
 	} else {
@@ -142,168 +127,93 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 	if o.choices != "" {
 		return p.runChoices(c.Context(), m, e, items)
 	}
-	q := &evaluation{p: p, e: e, m: m}
-	if err := q.prepare(text); err != nil {
-		return err
-	}
-	defer q.close()
-	if err := q.run(c); err != nil {
-		return err
-	}
-	return q.report()
+	return p.runText(c.Context(), m, e, text)
 }
 
-// evaluation is one run of quality.
-type evaluation struct {
-	p     *program
-	e     *engine.Engine
-	m     *generate.Model
-	ids   []int32 // of whole blocks
-	per   int     // tokens of a block
-	facts modelFacts
-	base  *measure.BaseReader
-	from  *os.File
-	out   *cli.File
-	q     measure.Quality
-}
-
-// prepare cuts the text into blocks and opens the bases.
-func (x *evaluation) prepare(text string) error {
-	o := &x.p.quality
-	var err error
-	if x.ids, err = x.m.EncodePrompt(text, generate.Encoding{}); err != nil {
+// runText is ckbench quality -f.
+func (p *program) runText(ctx context.Context, m *generate.Model, e *engine.Engine, text string) error {
+	o := &p.quality
+	ids, err := m.EncodePrompt(text, generate.Encoding{})
+	if err != nil {
 		return err
 	}
-	if s := x.m.LostText(); s != "" {
-		x.p.app.Warn("%s: %s", o.file, s)
+	if s := m.LostText(); s != "" {
+		p.app.Warn("%s: %s", o.file, s)
 	}
-	x.per = o.block
-	n := len(x.ids) / x.per
-	if n == 0 {
-		return cli.Input("%s: has %d tokens, a block takes %d; give more text or a smaller --ctx-size", o.file, len(x.ids), x.per)
+	if len(ids) < o.block {
+		return cli.Input("%s: has %d tokens, a block takes %d; give more text or a smaller --ctx-size", o.file, len(ids), o.block)
 	}
-	if o.blocks > 0 {
-		n = min(n, o.blocks)
-	}
-	x.ids = x.ids[:n*x.per]
-	if id, ok := x.m.Tok.BOS(); ok && x.m.Tok.AddBOS() {
-		for b := range n { // in place of the block's first token, as llama-perplexity does
-			x.ids[b*x.per] = id
-		}
-	}
-	if x.facts, err = factsOf(x.m); err != nil {
+	bos, ok := m.Tok.BOS()
+	blocks := quality.Cut(ids, o.block, o.blocks, bos, ok && m.Tok.AddBOS())
+	facts, err := factsOf(m)
+	if err != nil {
 		return err
 	}
-	head := measure.BaseHead{Model: x.facts.typ, ModelHash: x.facts.hash, Text: hashIDs(x.ids), Block: o.block, Vocab: x.e.Graph.Vocab,
-		Top: min(measure.BaseTop, x.e.Graph.Vocab), Positions: n * x.counted()}
+	opt := quality.Options{Head: blocks.Head(facts.typ, facts.hash, e.Graph.Vocab)}
+	base := ""
 	if o.base != "" {
-		if x.from, err = os.Open(o.base); err != nil {
-			return err
-		}
-		if x.base, err = measure.NewBaseReader(x.from); err != nil {
-			return cli.Input("%s: %w; write it again with --save", o.base, err)
-		}
-		if b := x.base.Head; b.Text != head.Text || b.Block != head.Block || b.Vocab != head.Vocab || b.Positions != head.Positions {
-			return cli.Input("%s: was made from another text, with other tokens or in other blocks (%d positions in blocks of %d, vocabulary %d; here %d, %d, %d); "+
-				"give the same -f, -c and --blocks, and a model with the same vocabulary", o.base, b.Positions, b.Block, b.Vocab, head.Positions, head.Block, head.Vocab)
-		}
-	}
-	if o.save != "" {
-		if x.out, err = x.p.app.Create(o.save, o.force); err != nil {
-			return err
-		}
-		return measure.WriteBaseHead(x.out, head)
-	}
-	return nil
-}
-
-func (x *evaluation) close() {
-	if x.from != nil {
-		x.from.Close()
-	}
-	if x.out != nil {
-		x.out.Abort()
-	}
-}
-
-func hashIDs(ids []int32) string {
-	h := sha256.New()
-	for _, id := range ids {
-		var b [4]byte
-		binary.LittleEndian.PutUint32(b[:], uint32(id))
-		h.Write(b[:])
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
-
-// counted is the number of positions of a block that count: those of its second half that have a next token.
-func (x *evaluation) counted() int { return x.per - x.half() - 1 }
-
-// half is how many positions of a block only give context.
-func (x *evaluation) half() int { return x.per / 2 }
-
-// run evaluates all blocks.
-func (x *evaluation) run(c *cobra.Command) error {
-	blocks := len(x.ids) / x.per
-	bar := x.p.app.NewProgress("evaluating", "tokens", int64(len(x.ids)))
-	defer bar.Done()
-	defer x.e.Hold()()
-	for b := range blocks {
-		ids := x.ids[b*x.per : (b+1)*x.per]
-		half := x.half()
-		seq := x.e.NewSeq()
-		x.q.Block()
-		err := x.e.Forward(c.Context(), seq, ids[:half], engine.None, none)
-		if err == nil {
-			err = x.e.Forward(c.Context(), seq, ids[half:len(ids)-1], engine.All, func(i int, logits []float32) error {
-				return x.position(logits, ids[half+i+1])
-			})
-		}
-		x.e.Drop(seq)
+		from, err := os.Open(o.base)
 		if err != nil {
 			return err
 		}
-		bar.At(int64((b + 1) * len(ids)))
-	}
-	return nil
-}
-
-// position takes the logits of a position.
-func (x *evaluation) position(logits []float32, token int32) error {
-	var base *measure.Position
-	if x.base != nil {
-		var err error
-		if base, err = x.base.Next(); err != nil {
-			return cli.Input("%s: %w; write it again with --save", x.p.quality.base, err)
+		defer from.Close()
+		if opt.Base, err = openBase(o.base, from, opt.Head); err != nil {
+			return err
 		}
+		base = opt.Base.Head.Model
 	}
-	x.q.Add(logits, token, base)
-	if x.out != nil {
-		return measure.WritePosition(x.out, measure.At(logits, token, min(measure.BaseTop, len(logits))))
+	var out *cli.File
+	if o.save != "" {
+		if out, err = p.app.Create(o.save, o.force); err != nil {
+			return err
+		}
+		defer out.Abort()
+		opt.Save = out
 	}
-	return nil
-}
-
-// report prints the result and checks the bounds.
-func (x *evaluation) report() error {
-	o := &x.p.quality
-	r := qualityResult{Schema: "ck.bench.quality/1", Model: x.facts.typ, Blocks: len(x.ids) / x.per, BlockSize: o.block, Tokens: x.q.Tokens,
-		Perplexity: x.q.Perplexity()}
-	if x.base != nil {
-		kld, _ := x.q.KLD()
-		top, _ := x.q.Agreement()
-		rms, _ := x.q.RMSProb()
-		r.Base, r.KLD, r.Agreement, r.RMSProb = x.base.Head.Model, &kld, &top, &rms
+	bar := p.app.NewProgress("evaluating", "tokens", int64(len(blocks.IDs)))
+	defer bar.Done()
+	opt.At = bar.At
+	release := e.Hold()
+	tally, err := quality.Evaluate(ctx, quality.OfEngine(e), blocks, opt)
+	release()
+	bar.Done()
+	if bad := (*quality.BaseError)(nil); errors.As(err, &bad) {
+		return unreadableBase(o.base, bad)
 	}
-	if x.out != nil {
-		if err := x.out.Commit(); err != nil {
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		if err := out.Commit(); err != nil {
 			return err
 		}
 	}
-	if err := x.print(r); err != nil {
+	return p.reportQuality(tally.Report(facts.typ, base, blocks))
+}
+
+// openBase begins to read a base, which must be of the same text as head.
+func openBase(name string, r io.Reader, head quality.BaseHead) (*quality.BaseReader, error) {
+	base, err := quality.NewBaseReader(r)
+	if err != nil {
+		return nil, unreadableBase(name, err)
+	}
+	if b := base.Head; !b.SameText(head) {
+		return nil, cli.Input("%s: was made from another text, with other tokens or in other blocks (%d positions in blocks of %d, vocabulary %d; here %d, %d, %d); "+
+			"give the same -f, -c and --blocks, and a model with the same vocabulary", name, b.Positions, b.Block, b.Vocab, head.Positions, head.Block, head.Vocab)
+	}
+	return base, nil
+}
+
+func unreadableBase(name string, err error) error {
+	return cli.Input("%s: %w; write it again with --save", name, err)
+}
+
+// reportQuality prints the result and checks the bounds.
+func (p *program) reportQuality(r quality.Report) error {
+	if err := p.printQuality(r); err != nil {
 		return err
 	}
-	switch {
+	switch o := &p.quality; {
 	case o.maxPPL > 0 && !(r.Perplexity.Value <= o.maxPPL):
 		return cli.Check("perplexity: %.4f is above the bound of %g; choose a finer type", r.Perplexity.Value, o.maxPPL)
 	case o.maxKLD > 0 && !(r.KLD.Value <= o.maxKLD):
@@ -312,12 +222,12 @@ func (x *evaluation) report() error {
 	return nil
 }
 
-func (x *evaluation) print(r qualityResult) error {
-	if x.p.app.Common.JSON {
-		return x.p.app.PrintJSON(r)
+func (p *program) printQuality(r quality.Report) error {
+	if p.app.Common.JSON {
+		return p.app.PrintJSON(r)
 	}
 	t := cli.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
-	add := func(name string, m *measure.Mean, scale float64, digits int) {
+	add := func(name string, m *quality.Mean, scale float64, digits int) {
 		if m == nil {
 			return
 		}
@@ -332,5 +242,5 @@ func (x *evaluation) print(r qualityResult) error {
 	add("same top token (%)", r.Agreement, 100, 2)
 	add("RMS of probability difference (%)", r.RMSProb, 100, 3)
 	t.Rows = append(t.Rows, []string{"tokens counted", fmt.Sprint(r.Tokens), "", ""})
-	return cli.OutError(t.Write(x.p.app.Out, x.p.app.Common.Plain))
+	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }

@@ -1,4 +1,4 @@
-package measure
+package quality
 
 import (
 	"bytes"
@@ -42,9 +42,9 @@ func TestPosition(t *testing.T) {
 }
 
 // Against itself a model has no divergence; against another one, with all tokens kept, the true one, and with few kept no more.
-func TestQuality(t *testing.T) {
+func TestTally(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	var same, all, few Quality
+	var same, all, few Tally
 	truth, nll, n := 0.0, 0.0, 0
 	for range 4 {
 		same.Block()
@@ -84,7 +84,7 @@ func TestQuality(t *testing.T) {
 	if p := few.Perplexity(); !near(p.Value, math.Exp(nll/float64(n)), 1e-9) || p.Lo >= p.Value {
 		t.Errorf("perplexity %+v, want %g", p, math.Exp(nll/float64(n)))
 	}
-	var none Quality
+	var none Tally
 	none.Block()
 	none.Add([]float32{0, 0, 0, 0}, 1, nil)
 	if p := none.Perplexity(); !near(p.Value, 4, 1e-9) || p.Lo != p.Hi {
@@ -182,7 +182,7 @@ func TestStudent95(t *testing.T) {
 	held := 0
 	const cases = 4000
 	for range cases {
-		var q Quality
+		var q Tally
 		for range 2 {
 			q.Block()
 			q.blocks[len(q.blocks)-1] = blockSums{n: 1, nll: rng.NormFloat64()}
@@ -195,3 +195,6 @@ func TestStudent95(t *testing.T) {
 		t.Errorf("the interval of two blocks holds the truth in %.1f %% of all cases", 100*share)
 	}
 }
+
+// near reports whether a is b, up to a relative error where b is above 1.
+func near(a, b, tol float64) bool { return math.Abs(a-b) <= tol*max(1, math.Abs(b)) }

@@ -1,4 +1,4 @@
-package main
+package quality
 
 import (
 	"context"
@@ -10,10 +10,9 @@ import (
 
 	"ck/internal/engine"
 	"ck/internal/generate"
-	"ck/internal/measure"
 )
 
-var storyItems = []measure.Item{
+var storyItems = []Item{
 	{Line: 1, Context: "Once upon a time, there was a little girl named Lily. She loved to", Choices: []string{"play outside.", "xylophone!", "moon the cat"}},
 	{Line: 2, Context: "The dog was very", Choices: []string{"happy", "of"}},
 	{Line: 3, Context: "", Choices: []string{"Once upon a time", "Zebra quantum", "The end", "One day, a boy"}},
@@ -53,20 +52,20 @@ func TestChoicesByDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	var first []measure.Scored
+	var first []Scored
 	for _, ubatch := range []int{512, 40, 7, 1} {
 		e, err := engine.Open(m.Weights, engine.Options{Threads: 1, UBatch: ubatch})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		s := &scoring{ctx: context.Background(), e: e, tok: m.Tok, ubatch: ubatch, name: "f"}
-		questions, err := s.prepare(storyItems)
+		s := &Scorer{Model: OfEngine(e), Tok: m.Tok, UBatch: ubatch, Name: "f"}
+		questions, err := s.Prepare(storyItems)
 		if err != nil {
 			t.Fatal(err)
 		}
 		done := int64(0)
-		list, err := s.score(questions, func(n int64) { done = n })
+		list, err := s.Score(t.Context(), questions, func(n int64) { done = n })
 		if err != nil || done != int64(len(storyItems)) || len(list) != len(storyItems) {
 			t.Fatalf("%d of %d, %v", done, len(list), err)
 		}
@@ -100,14 +99,14 @@ func TestChoicesByDefinition(t *testing.T) {
 				}
 			}
 		}
-		if s.walked != rows {
-			t.Errorf("%d rows were evaluated, %d are enough", s.walked, rows)
+		if s.Walked != rows {
+			t.Errorf("%d rows were evaluated, %d are enough", s.Walked, rows)
 		}
 		if e.CacheUsedBytes() != 0 {
 			t.Errorf("%d bytes of keys and values are left", e.CacheUsedBytes())
 		}
 	}
-	if first[0].Pick(measure.ScoreTokens) != 0 || first[1].Pick(measure.ScoreSum) != 0 {
+	if first[0].Pick(ScoreTokens) != 0 || first[1].Pick(ScoreSum) != 0 {
 		t.Errorf("a story model prefers %+v", first[:2])
 	}
 }
@@ -123,14 +122,14 @@ func TestChoicesEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	s := &scoring{ctx: context.Background(), e: e, tok: m.Tok, ubatch: 512, name: "f", limit: 20}
+	s := &Scorer{Model: OfEngine(e), Tok: m.Tok, UBatch: 512, Name: "f", Limit: 20}
 	// The space at the question's end belongs to the choice's first token: what is common ends before it.
-	q, err := s.encode(&measure.Item{Context: "The dog ", Choices: []string{"was", "ran"}})
+	q, err := s.encode(&Item{Context: "The dog ", Choices: []string{"was", "ran"}})
 	if alone, err2 := m.EncodePrompt("The dog ", generate.Encoding{}); err2 != nil || err != nil || len(q.context) >= len(alone) || len(q.choices[0]) != 1 {
 		t.Errorf("%v and %v, the question alone is %v; %v", q.context, q.choices, alone, err)
 	}
-	long := measure.Item{Line: 7, Context: strings.Repeat("dog ", 30), Choices: []string{"a", "b"}}
-	if _, err := s.prepare([]measure.Item{long}); err == nil || !strings.HasPrefix(err.Error(), "f:7: choice 0 makes ") ||
+	long := Item{Line: 7, Context: strings.Repeat("dog ", 30), Choices: []string{"a", "b"}}
+	if _, err := s.Prepare([]Item{long}); err == nil || !strings.HasPrefix(err.Error(), "f:7: choice 0 makes ") ||
 		!strings.HasSuffix(err.Error(), " tokens, the model's context is 20; shorten the question") {
 		t.Errorf("too long: %v", err)
 	}
@@ -141,12 +140,12 @@ func TestChoicesEncode(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	s.ctx, s.limit = ctx, 0
-	questions, err := s.prepare(storyItems)
+	s.Limit = 0
+	questions, err := s.Prepare(storyItems)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.score(questions, func(int64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := s.Score(ctx, questions, func(int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

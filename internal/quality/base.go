@@ -1,4 +1,4 @@
-package measure
+package quality
 
 import (
 	"bufio"
@@ -62,9 +62,9 @@ func logNorm(x []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// Quality compares a model's logits with a text, and with a base if there is one. Blocks of the text are independent evaluations: the
+// Tally compares a model's logits with a text, and with a base if there is one. Blocks of the text are independent evaluations: the
 // intervals are those of means over blocks, since tokens of one block are not independent of each other.
-type Quality struct {
+type Tally struct {
 	blocks  []blockSums
 	Tokens  int
 	hasBase bool
@@ -77,13 +77,13 @@ type blockSums struct {
 }
 
 // Block begins the next block of the text.
-func (q *Quality) Block() { q.blocks = append(q.blocks, blockSums{}) }
+func (q *Tally) Block() { q.blocks = append(q.blocks, blockSums{}) }
 
 // Add takes the logits at a position whose next token is token; base is the base's position, or nil.
 //
 // The KL divergence is that of the base's distribution to this one, over the base's top tokens and all others taken as one: never more
 // than over all tokens, and the less below it the less mass the others have.
-func (q *Quality) Add(logits []float32, token int32, base *Position) {
+func (q *Tally) Add(logits []float32, token int32, base *Position) {
 	b := &q.blocks[len(q.blocks)-1]
 	norm := logNorm(logits)
 	logProb := float64(logits[token]) - norm
@@ -128,7 +128,7 @@ type Mean struct {
 
 // mean is the mean of a sum over all positions, with the interval of a ratio over blocks (Cochran 1977, 6.3), by Student's distribution:
 // few blocks say little about their spread.
-func (q *Quality) mean(of func(b *blockSums) float64) Mean {
+func (q *Tally) mean(of func(b *blockSums) float64) Mean {
 	sum, n := 0.0, 0.0
 	for i := range q.blocks {
 		sum, n = sum+of(&q.blocks[i]), n+float64(q.blocks[i].n)
@@ -164,21 +164,21 @@ func student95(free int) float64 {
 func (m Mean) through(f func(float64) float64) Mean { return Mean{f(m.Value), f(m.Lo), f(m.Hi)} }
 
 // Perplexity is exp of the mean negative log probability of the text's tokens.
-func (q *Quality) Perplexity() Mean {
+func (q *Tally) Perplexity() Mean {
 	return q.mean(func(b *blockSums) float64 { return b.nll }).through(math.Exp)
 }
 
 // KLD is the mean KL divergence to the base in nats, Agreement the share of positions with the same most probable token, RMSProb the root
 // mean square of the difference of the probabilities of the text's tokens. ok is false without a base.
-func (q *Quality) KLD() (m Mean, ok bool) {
+func (q *Tally) KLD() (m Mean, ok bool) {
 	return q.mean(func(b *blockSums) float64 { return b.kld }), q.hasBase
 }
 
-func (q *Quality) Agreement() (m Mean, ok bool) {
+func (q *Tally) Agreement() (m Mean, ok bool) {
 	return q.mean(func(b *blockSums) float64 { return b.top }), q.hasBase
 }
 
-func (q *Quality) RMSProb() (m Mean, ok bool) {
+func (q *Tally) RMSProb() (m Mean, ok bool) {
 	return q.mean(func(b *blockSums) float64 { return b.square }).through(func(x float64) float64 { return math.Sqrt(max(0, x)) }), q.hasBase
 }
 
