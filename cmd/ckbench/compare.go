@@ -391,7 +391,7 @@ func (p *program) printComparison(list []comparison) error {
 		}
 		show := func(v float64) string {
 			if c.What == "tokens/s" {
-				return fixed(v)
+				return measure.Digits(v)
 			}
 			return fmt.Sprintf("%.1f %%", 100*v)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ck/internal/cli"
+	"ck/internal/measure"
 )
 
 // formatNames are the words of --output.
@@ -98,8 +99,8 @@ func markdownWorth(r *result) []string {
 // cells are the columns of the table and those of a result.
 func (x *writer) cells(r *result) ([]markdownColumn, []string) {
 	cells := []string{r.ModelType, fmt.Sprintf("%.2f MiB", float64(r.ModelSize)/(1<<20)), fmt.Sprintf("%.2f M", float64(r.ModelParams)/1e6), r.Backends,
-		strconv.Itoa(r.Threads), r.Test, fixed(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", fixed(r.TS.Lo), fixed(r.TS.Hi), 100*r.TS.Level), fixed(r.GBps),
-		percent(r.ReadPct), fixed(r.GOPs), percent(r.PeakPct)}
+		strconv.Itoa(r.Threads), r.Test, measure.Digits(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", measure.Digits(r.TS.Lo), measure.Digits(r.TS.Hi), 100*r.TS.Level), measure.Digits(r.GBps),
+		percent(r.ReadPct), measure.Digits(r.GOPs), percent(r.PeakPct)}
 	if r.ModelSize >= 1<<30 {
 		cells[1] = fmt.Sprintf("%.2f GiB", float64(r.ModelSize)/(1<<30))
 	}
@@ -163,17 +164,6 @@ func markdownLine(columns []markdownColumn, cells []string) string {
 		}
 	}
 	return s
-}
-
-// fixed shows three or more significant digits.
-func fixed(v float64) string {
-	switch {
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case v >= 1:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // percent is a share in percent; 0 is what was not measured.
@@ -371,10 +361,10 @@ func (p *program) printSteps(all []*result) error {
 func (s stepRow) cells() []string {
 	c := []string{s.Name, strconv.Itoa(s.Items), fmt.Sprintf("%.1f", s.Us), fmt.Sprintf("%.1f", 100*s.Share), "", "", "", "", ""}
 	if s.Bytes > 0 {
-		c[4], c[5] = fixed(s.GBps), percent(s.ReadPct)
+		c[4], c[5] = measure.Digits(s.GBps), percent(s.ReadPct)
 	}
 	if s.Ops > 0 {
-		c[6], c[7], c[8] = fixed(s.GOPs), percent(s.PeakPct), s.Kind
+		c[6], c[7], c[8] = measure.Digits(s.GOPs), percent(s.PeakPct), s.Kind
 	}
 	return c
 }

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
-	"ck/internal/isa"
-	"ck/internal/kernel"
 	"ck/internal/measure"
-	"ck/internal/team"
+	"ck/internal/probe"
 	"ck/internal/topo"
 )
 
@@ -73,175 +71,12 @@ func (o *machineOptions) threadList(m topo.Machine) ([]int, error) {
 	return []int{1, len(cpus)}, nil
 }
 
-// withTeam runs f with a team of n pinned threads; where pinning is refused, they are not.
-func withTeam(m topo.Machine, n int, f func(*team.Team) error) error {
-	cpus := m.CPUsFor(n)
-	own, _ := m.Workers()
-	t, err := team.New(cpus, team.Options{Pin: n <= len(own), Quota: len(own)})
-	if err != nil {
-		if t, err = team.New(cpus, team.Options{Quota: len(own)}); err != nil {
-			return err
-		}
-	}
-	defer t.Close()
-	return f(t)
-}
-
-// bandwidthRow is a line of the bandwidth table.
-type bandwidthRow struct {
-	Level      string         `json:"level"`
-	Threads    int            `json:"threads"`
-	Bytes      int            `json:"bytes_per_thread"`
-	Loop       string         `json:"loop"`                  // that was best
-	GBps       float64        `json:"gb_per_s"`              // the best sample
-	SlowerThan string         `json:"slower_than,omitempty"` // what cannot be faster, and was: this is no roof
-	Samples    measure.Series `json:"samples"`               // GB/s
-}
-
-func (r *bandwidthRow) name() string { return r.Level + " with " + threadsText(r.Threads) }
-
-func threadsText(n int) string {
-	if n == 1 {
-		return "1 thread"
-	}
-	return fmt.Sprintf("%d threads", n)
-}
-
-// again is how often a figure that others contradict is measured once more.
-const again = 2
-
-// bandwidths measures all levels with n threads.
-func bandwidths(ctx context.Context, m topo.Machine, n, samples int) ([]bandwidthRow, error) {
-	var out []bandwidthRow
-	err := withTeam(m, n, func(t *team.Team) error {
-		levels := measure.Levels(m, n)
-		read := func(l measure.Level) (bandwidthRow, error) {
-			r, err := measure.ReadLevel(ctx, t, l, samples)
-			s := r.Series.Scale(1e-9)
-			return bandwidthRow{Level: l.Name, Threads: n, Bytes: l.Bytes, Loop: r.Loop, GBps: s.Best, Samples: s}, err
-		}
-		for _, l := range levels {
-			left, _, known := m.Budget()
-			switch need := 2 * int64(l.Bytes) * int64(n); {
-			case l.Bytes == 0:
-				return cli.Resource("%s: the %d MiB of memory that are left are too few to tell it from the caches with %d threads; name fewer threads", l.Name, left>>20, n)
-			case known && need > left:
-				return cli.Resource("%s: %d threads take %d MiB of memory, half of which must stay free, and %d MiB are left; name fewer threads", l.Name, n, need>>20, left>>20)
-			}
-			r, err := read(l)
-			if err != nil {
-				return err
-			}
-			out = append(out, r)
-		}
-		for range again {
-			if !contradict(out) {
-				break
-			}
-			for i := range out {
-				if out[i].SlowerThan == "" {
-					continue
-				}
-				r, err := read(levels[i])
-				if err != nil {
-					return err
-				}
-				if r.GBps > out[i].GBps {
-					out[i].GBps, out[i].Loop = r.GBps, r.Loop
-				}
-				out[i].Samples = measure.Better(out[i].Samples, r.Samples, measure.HighIsBest)
-			}
-		}
-		contradict(out)
-		return nil
-	})
-	return out, err
-}
-
-// contradict marks rows that cannot be roofs, since a level further from the core, or the same level with fewer threads, was faster. It
-// reports whether there are any.
-func contradict(rows []bandwidthRow) (any bool) {
-	byThreads := map[int][]*bandwidthRow{}
-	for i := range rows {
-		r := &rows[i]
-		r.SlowerThan = ""
-		byThreads[r.Threads] = append(byThreads[r.Threads], r)
-	}
-	for _, list := range byThreads {
-		rates := make([]float64, len(list))
-		for i, r := range list {
-			rates[i] = r.GBps
-		}
-		for i, j := range measure.Contradictions(rates, measure.RatesApart) {
-			if j >= 0 {
-				list[i].SlowerThan, any = list[j].Level, true
-			}
-		}
-	}
-	for i := range rows {
-		for j := range rows {
-			a, b := &rows[i], &rows[j]
-			if a.SlowerThan == "" && a.Level == b.Level && b.Threads < a.Threads && measure.Contradictions([]float64{a.GBps, b.GBps}, measure.RatesApart)[0] >= 0 {
-				a.SlowerThan, any = b.name(), true
-			}
-		}
-	}
-	return any
-}
-
-// figure is a series with its name, for warnings.
-type figure struct {
-	name, unit string
-	measure.Series
-}
-
-// doubt says on stderr what disturbed the samples of figures and which of them did not settle. bound is what disturbed figures are: a
-// lower or an upper bound.
-func (p *program) doubt(list []figure, bound string) {
-	var noise []measure.Noise
-	var loose []string
-	for _, f := range list {
-		noise = append(noise, f.Noise)
-		if !f.Stable {
-			loose = append(loose, fmt.Sprintf("%s (%d samples, %s–%s %s)", f.name, f.N, fixed(f.Min), fixed(f.Max), f.unit))
-		}
-	}
-	if why := measure.Together(noise).Reasons(); len(why) > 0 {
-		p.app.Warn("all samples together: %s; what is measured is %s", strings.Join(why, ", "), bound)
-	}
-	if len(loose) > 3 {
-		loose = append(loose[:3], fmt.Sprintf("%d more", len(loose)-3))
-	}
-	if len(loose) > 0 {
-		p.app.Warn("the best samples do not agree to 3 %%: %s; measure again when nothing else runs", strings.Join(loose, ", "))
-	}
-}
-
-const (
-	lowerBound = "a lower bound"
-	upperBound = "an upper bound"
-)
-
-// doubtBandwidth is doubt for the levels, and names those that others contradict.
-func (p *program) doubtBandwidth(rows []bandwidthRow) {
-	var list []figure
-	for i := range rows {
-		list = append(list, figure{rows[i].name(), "GB/s", rows[i].Samples})
-	}
-	p.doubt(list, lowerBound)
-	for i := range rows {
-		if r := &rows[i]; r.SlowerThan != "" {
-			p.app.Warn("%s: was slower than %s, which cannot be; it is no roof: measure again when nothing else runs", r.name(), r.SlowerThan)
-		}
-	}
-}
-
 // interval is the cell of a series: the interval of its median.
 func interval(s measure.Series) string {
 	if s.N < 2 {
 		return "–"
 	}
-	return fmt.Sprintf("%s–%s (%.0f%%)", fixed(s.Lo), fixed(s.Hi), 100*s.Level)
+	return fmt.Sprintf("%s–%s (%.0f%%)", measure.Digits(s.Lo), measure.Digits(s.Hi), 100*s.Level)
 }
 
 // rowsDoc says how a table's rows are written as JSON: a document ck.bench.NAME/1 with the rows below KEY, or lines of the schema
@@ -283,119 +118,57 @@ func writeTable(t *cli.Table, w io.Writer, plain bool, names int) error {
 	return named.Write(w, true)
 }
 
-func size(n int) string {
-	switch {
-	case n >= 1<<30 && n%(1<<30) == 0:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 1<<20:
-		return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.4g KiB", float64(n)/(1<<10))
-}
-
 func (p *program) runBandwidth(ctx context.Context, m topo.Machine, threads []int) error {
 	if p.machine.file != "" {
 		return p.fileBandwidth(ctx, p.machine.file)
 	}
-	var rows []bandwidthRow
+	var rows []probe.Bandwidth
 	for _, n := range threads {
-		r, err := bandwidths(ctx, m, n, p.machine.samples)
+		r, err := probe.Bandwidths(ctx, m, n, p.machine.samples)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, r...)
 	}
-	contradict(rows)
-	p.doubtBandwidth(rows)
+	probe.Contradict(rows)
+	p.warn(probe.DoubtBandwidths(rows))
 	return printRows(p, rowsDoc{"bandwidth", "levels", "level"}, rows, bandwidthHead, bandwidthCells(rows), 2)
 }
 
 var bandwidthHead = []string{"level", "threads", "set of each", "best loop", "GB/s", "median in", "note"}
 
-func bandwidthCells(rows []bandwidthRow) [][]string {
+func bandwidthCells(rows []probe.Bandwidth) [][]string {
 	var cells [][]string
 	for _, r := range rows {
 		note := ""
 		if r.SlowerThan != "" {
 			note = "no roof: slower than " + r.SlowerThan
 		}
-		cells = append(cells, []string{r.Level, strconv.Itoa(r.Threads), size(r.Bytes), r.Loop, fixed(r.GBps), interval(r.Samples), note})
+		cells = append(cells, []string{r.Level, strconv.Itoa(r.Threads), measure.SizeText(r.Bytes), r.Loop, measure.Digits(r.GBps), interval(r.Samples), note})
 	}
 	return cells
 }
 
-// latencyRow is a line of the latency table.
-type latencyRow struct {
-	Bytes      int            `json:"bytes"`
-	Ns         float64        `json:"ns"`
-	SlowerThan string         `json:"slower_than,omitempty"` // a larger set, which cannot be faster, and was
-	Samples    measure.Series `json:"samples"`               // ns
-}
-
 func (p *program) runLatency(ctx context.Context, m topo.Machine, _ []int) error {
-	var rows []latencyRow
-	err := withTeam(m, 1, func(t *team.Team) error {
-		defer t.Hold()()
-		limit := max(4*int(m.L3.Bytes), 256<<20)
-		left, _, known := m.Budget()
-		for n := 16 << 10; n <= limit; n *= 2 {
-			if known && int64(n) > left/2 {
-				p.app.Warn("sets of %s and more are left out: half of the memory must stay free, and %d MiB are left", size(n), left>>20)
-				break
-			}
-			s, err := measure.LatencyNs(ctx, n)
-			if err != nil {
-				return err
-			}
-			rows = append(rows, latencyRow{Bytes: n, Ns: s.Best, Samples: s})
-		}
-		for range again {
-			for i := range contradictLatency(rows) {
-				s, err := measure.LatencyNs(ctx, rows[i].Bytes)
-				if err != nil {
-					return err
-				}
-				rows[i].Samples = measure.Better(rows[i].Samples, s, measure.LowIsBest)
-				rows[i].Ns = rows[i].Samples.Best
-			}
-		}
-		return nil
-	})
+	rows, note, err := probe.Latencies(ctx, m)
+	if note != "" {
+		p.app.Warn("%s", note)
+	}
 	if err != nil {
 		return err
 	}
-	var list []figure
-	for _, r := range rows {
-		list = append(list, figure{size(r.Bytes), "ns", r.Samples})
-	}
-	p.doubt(list, upperBound)
+	p.warn(probe.DoubtLatencies(rows))
 	var cells [][]string
-	wrong := contradictLatency(rows)
+	wrong := probe.ContradictLatency(rows)
 	for i := range rows {
 		r, note := &rows[i], ""
 		if wrong[i] {
 			note = "slower than " + r.SlowerThan
-			p.app.Warn("%s: was slower than %s, which cannot be; measure again when nothing else runs", size(r.Bytes), r.SlowerThan)
+			p.app.Warn("%s: was slower than %s, which cannot be; measure again when nothing else runs", measure.SizeText(r.Bytes), r.SlowerThan)
 		}
-		cells = append(cells, []string{size(r.Bytes), level(m, r.Bytes), fmt.Sprintf("%.2f", r.Ns), interval(r.Samples), note})
+		cells = append(cells, []string{measure.SizeText(r.Bytes), level(m, r.Bytes), fmt.Sprintf("%.2f", r.Ns), interval(r.Samples), note})
 	}
 	return printRows(p, rowsDoc{"latency", "sets", "set"}, rows, []string{"working set", "fits into", "ns", "median in", "note"}, cells, 1)
-}
-
-// contradictLatency marks sets for which a larger one was faster, and returns their indices.
-func contradictLatency(rows []latencyRow) map[int]bool {
-	rates := make([]float64, len(rows))
-	for i, r := range rows {
-		rates[i] = 1 / r.Ns
-	}
-	out := map[int]bool{}
-	for i, j := range measure.Contradictions(rates, measure.LatenciesApart) {
-		rows[i].SlowerThan = ""
-		if j >= 0 {
-			rows[i].SlowerThan, out[i] = size(rows[j].Bytes), true
-		}
-	}
-	return out
 }
 
 // level is the smallest level that holds n bytes.
@@ -430,70 +203,42 @@ func (p *program) several(m topo.Machine, list []int) ([]int, error) {
 }
 
 func (p *program) runBarrier(ctx context.Context, m topo.Machine, list []int) error {
-	type row struct {
-		Threads int            `json:"threads"`
-		Ns      float64        `json:"ns"`
-		Samples measure.Series `json:"samples"` // ns
-	}
 	list, err := p.several(m, list)
 	if err != nil {
 		return err
 	}
-	var rows []row
-	var cells [][]string
-	var figures []figure
-	for _, n := range list {
-		err := withTeam(m, n, func(t *team.Team) error {
-			s, err := measure.Barrier(ctx, t)
-			rows = append(rows, row{n, s.Best, s})
-			cells = append(cells, []string{strconv.Itoa(n), fmt.Sprintf("%.1f", s.Best), interval(s)})
-			figures = append(figures, figure{threadsText(n), "ns", s})
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	rows, err := probe.Barriers(ctx, m, list)
+	if err != nil {
+		return err
 	}
-	p.doubt(figures, upperBound)
+	p.warn(probe.DoubtBarriers(rows))
+	var cells [][]string
+	for _, r := range rows {
+		cells = append(cells, []string{strconv.Itoa(r.Threads), fmt.Sprintf("%.1f", r.Ns), interval(r.Samples)})
+	}
 	return printRows(p, rowsDoc{"barrier", "teams", "team"}, rows, []string{"threads", "ns", "median in"}, cells, 1)
 }
 
 func (p *program) runAllReduce(ctx context.Context, m topo.Machine, list []int) error {
-	type row struct {
-		Threads int            `json:"threads"`
-		Floats  int            `json:"floats"`
-		Us      float64        `json:"us"`
-		GBps    float64        `json:"gb_per_s"` // of vectors
-		Samples measure.Series `json:"samples"`  // us
-	}
 	list, err := p.several(m, list)
 	if err != nil {
 		return err
 	}
-	f := isa.Detect()
-	tbl := kernel.For(isa.Best(f), f)
-	var rows []row
-	var cells [][]string
-	var figures []figure
-	for _, n := range list {
-		err := withTeam(m, n, func(t *team.Team) error {
-			for _, floats := range []int{1 << 10, 1 << 12, 1 << 14, 1 << 17, 1 << 20} {
-				s, err := measure.AllReduce(ctx, t, tbl, floats)
-				if err != nil {
-					return err
-				}
-				s = s.Scale(1e-3)
-				r := row{n, floats, s.Best, float64(4*floats*n) / s.Best / 1e3, s}
-				rows = append(rows, r)
-				cells = append(cells, []string{strconv.Itoa(n), strconv.Itoa(floats), fmt.Sprintf("%.2f", r.Us), interval(s), fixed(r.GBps)})
-				figures = append(figures, figure{fmt.Sprintf("%d floats with %s", floats, threadsText(n)), "us", s})
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	rows, err := probe.AllReduces(ctx, m, list)
+	if err != nil {
+		return err
 	}
-	p.doubt(figures, upperBound)
+	p.warn(probe.DoubtAllReduces(rows))
+	var cells [][]string
+	for _, r := range rows {
+		cells = append(cells, []string{strconv.Itoa(r.Threads), strconv.Itoa(r.Floats), fmt.Sprintf("%.2f", r.Us), interval(r.Samples), measure.Digits(r.GBps)})
+	}
 	return printRows(p, rowsDoc{"allreduce", "vectors", "vector"}, rows, []string{"threads", "floats", "us", "median in", "GB/s"}, cells, 2)
+}
+
+// warn says on stderr what is doubtful.
+func (p *program) warn(doubts []string) {
+	for _, s := range doubts {
+		p.app.Warn("%s", s)
+	}
 }

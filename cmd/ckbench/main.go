@@ -13,6 +13,7 @@ import (
 	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
+	"ck/internal/probe"
 	"ck/internal/quality"
 )
 
@@ -73,6 +74,8 @@ func classify(err error) int {
 	var (
 		input  *generate.InputError
 		judged *quality.InputError
+		file   *probe.InputError
+		room   *probe.RoomError
 		model  *engine.ModelError
 		tier   *engine.TierError
 		full   *kv.ErrFull
@@ -83,9 +86,9 @@ func classify(err error) int {
 		return cli.ExitResource // the word is right, the machine lacks it
 	case errors.As(err, &tier):
 		return cli.ExitUsage
-	case errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
+	case errors.As(err, &full), errors.As(err, &memory), errors.As(err, &room), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &judged), errors.As(err, &model):
+	case errors.As(err, &input), errors.As(err, &judged), errors.As(err, &file), errors.As(err, &model):
 		return cli.ExitInput
 	}
 	return 0

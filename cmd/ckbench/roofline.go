@@ -15,7 +15,7 @@ import (
 	"ck/internal/generate"
 	"ck/internal/measure"
 	"ck/internal/picture"
-	"ck/internal/team"
+	"ck/internal/probe"
 	"ck/internal/topo"
 )
 
@@ -49,15 +49,6 @@ func (p *program) rooflineCommand() {
 	g.Bool(&o.force, "force", "", "overwrite the pictures")
 }
 
-// peakRow is a line of the peaks' table.
-type peakRow struct {
-	Kind        string         `json:"kind"`
-	Instruction string         `json:"instruction"`
-	Threads     int            `json:"threads"`
-	GOPs        float64        `json:"gop_per_s"` // the best sample
-	Samples     measure.Series `json:"samples"`   // GOP/s
-}
-
 // placed is a step under the roof.
 type placed struct {
 	stepRow
@@ -69,15 +60,14 @@ type placed struct {
 
 // rooflineDoc is what roofline --json prints and the picture shows.
 type rooflineDoc struct {
-	Schema    string         `json:"schema"`
-	Host      measure.Host   `json:"host"`
-	Peaks     []peakRow      `json:"peaks"`
-	Bandwidth []bandwidthRow `json:"bandwidth"`
-	Model     string         `json:"model,omitempty"`
-	Tests     []string       `json:"tests,omitempty"`
-	Steps     []placed       `json:"steps,omitempty"`
-	OtherTime []otherTime    `json:"other_time,omitempty"`
-	Warnings  []string       `json:"warnings"`
+	Schema string       `json:"schema"`
+	Host   measure.Host `json:"host"`
+	probe.Roofs
+	Model     string      `json:"model,omitempty"`
+	Tests     []string    `json:"tests,omitempty"`
+	Steps     []placed    `json:"steps,omitempty"`
+	OtherTime []otherTime `json:"other_time,omitempty"`
+	Warnings  []string    `json:"warnings"`
 }
 
 // otherTime is the share of a phase's time outside of the steps that have work.
@@ -135,7 +125,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		all = len(cpus)
 	}
 	for _, n := range slices.Compact([]int{1, all}) {
-		if err := doc.machine(c.Context(), m, n, o.samples); err != nil {
+		if err := doc.Add(c.Context(), m, n, o.samples); err != nil {
 			return err
 		}
 	}
@@ -144,8 +134,8 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	contradict(doc.Bandwidth)
-	p.doubtRoofs(doc)
+	probe.Contradict(doc.Bandwidth)
+	p.warn(doc.Doubts())
 	if err := p.printRoofline(doc); err != nil {
 		return err
 	}
@@ -158,26 +148,6 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		}
 	}
 	return nil
-}
-
-// doubtRoofs says what disturbed the roofs, which of them did not settle and which others contradict.
-func (p *program) doubtRoofs(d *rooflineDoc) {
-	var peaks []figure
-	best := map[string]*peakRow{}
-	for i := range d.Peaks {
-		r := &d.Peaks[i]
-		name := r.Instruction + " with " + threadsText(r.Threads)
-		peaks = append(peaks, figure{name, "GOP/s", r.Samples})
-		fewer := best[r.Instruction]
-		if fewer != nil && measure.Contradictions([]float64{r.GOPs, fewer.GOPs}, measure.RatesApart)[0] >= 0 {
-			p.app.Warn("%s: was slower than with %s, which cannot be; measure again when nothing else runs", name, threadsText(fewer.Threads))
-		}
-		if fewer == nil || r.GOPs > fewer.GOPs {
-			best[r.Instruction] = r
-		}
-	}
-	p.doubt(peaks, lowerBound)
-	p.doubtBandwidth(d.Bandwidth)
 }
 
 // printRoofline prints the tables, or the document, or its rows.
@@ -215,15 +185,15 @@ func (d *rooflineDoc) chart() *picture.Roofline {
 	}
 	c.Subtitle = strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", cli.Escape(d.Host.CPU), c.Threads, strings.Join(d.Tests, ", ")), "; ")
 	for _, l := range []string{"L1", "L2", "L3"} {
-		c.Levels = append(c.Levels, picture.Level{Name: l, GBps: d.read(l, c.Threads)})
+		c.Levels = append(c.Levels, picture.Level{Name: l, GBps: d.Read(l, c.Threads)})
 	}
-	c.Memory, c.One = picture.Level{Name: measure.DRAM, GBps: d.read(measure.DRAM, c.Threads)}, picture.Level{Name: measure.DRAM, GBps: d.read(measure.DRAM, 1)}
+	c.Memory, c.One = picture.Level{Name: measure.DRAM, GBps: d.Read(measure.DRAM, c.Threads)}, picture.Level{Name: measure.DRAM, GBps: d.Read(measure.DRAM, 1)}
 	for _, k := range []struct{ kind, name string }{{measure.Int8, "INT8"}, {measure.BF16, "BF16"}, {measure.F32, "F32"}} {
-		c.Ceilings = append(c.Ceilings, picture.Ceiling{Name: k.name, GOPs: d.peak(k.kind, c.Threads)})
-		c.OneTop = max(c.OneTop, d.peak(k.kind, 1))
+		c.Ceilings = append(c.Ceilings, picture.Ceiling{Name: k.name, GOPs: d.Peak(k.kind, c.Threads)})
+		c.OneTop = max(c.OneTop, d.Peak(k.kind, 1))
 	}
 	for _, b := range d.Bandwidth {
-		if b.Threads == c.Threads && b.SlowerThan != "" && d.read(b.Level, b.Threads) == 0 {
+		if b.Threads == c.Threads && b.SlowerThan != "" && d.Read(b.Level, b.Threads) == 0 {
 			c.Remarks = append(c.Remarks, fmt.Sprintf("%s is not drawn: it was slower than %s", b.Level, b.SlowerThan))
 		}
 	}
@@ -258,69 +228,6 @@ func (p *program) openPictures() (map[string]*cli.File, error) {
 	return files, nil
 }
 
-// machine adds the roofs of n threads.
-func (d *rooflineDoc) machine(ctx context.Context, m topo.Machine, n, samples int) error {
-	bw, err := bandwidths(ctx, m, n, samples)
-	if err != nil {
-		return err
-	}
-	d.Bandwidth = append(d.Bandwidth, bw...)
-	return withTeam(m, n, func(t *team.Team) error {
-		rates, err := measure.PeakRates(ctx, t, samples)
-		for _, r := range rates {
-			s := r.Series.Scale(1e-9)
-			d.Peaks = append(d.Peaks, peakRow{r.Kind, r.Instruction, n, s.Best, s})
-		}
-		return err
-	})
-}
-
-// peak is the best rate of a kind with n threads, in GOP/s; fewer threads that were faster count, since n can do as much. bfloat16 may use the instructions of float32, and so does what has none of
-// its own: the portable loops know no other.
-func (d *rooflineDoc) peak(kind string, n int) float64 {
-	best, f32, measured := 0.0, 0.0, false
-	for _, p := range d.Peaks {
-		if p.Threads <= n && p.Kind == kind {
-			best = max(best, p.GOPs)
-		}
-		if p.Threads <= n && p.Kind == measure.F32 {
-			f32 = max(f32, p.GOPs)
-		}
-		measured = measured || p.Threads == n
-	}
-	if !measured {
-		return 0
-	}
-	if best == 0 || kind == measure.BF16 {
-		return max(best, f32)
-	}
-	return best
-}
-
-// read is the bandwidth of a level with n threads, in GB/s; fewer threads that were faster count, since n can do as much. It is 0 for what
-// was not measured, and for a level that one further from the core contradicts.
-func (d *rooflineDoc) read(level string, n int) float64 {
-	best, measured := 0.0, false
-	for _, b := range d.Bandwidth {
-		if b.Level != level || b.Threads > n {
-			continue
-		}
-		if b.Threads == n {
-			measured = true
-			for _, o := range d.Bandwidth {
-				if b.SlowerThan == o.Level {
-					return 0
-				}
-			}
-		}
-		best = max(best, b.GBps)
-	}
-	if !measured {
-		return 0
-	}
-	return best
-}
-
 // placeModel measures the steps of a model and places them under the roofs of n threads.
 func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Model, t test, n int) error {
 	return p.withBench(ctx, m, &p.roofline.engineFlags, n, func(b *bench) error {
@@ -348,7 +255,7 @@ func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Mo
 					return err
 				}
 			}
-			d.raise(measure.DRAM, n, b.roofs.BestRead()/1e9)
+			d.Raise(measure.DRAM, n, b.roofs.BestRead()/1e9)
 		}
 		for _, x := range phases {
 			other := otherTime{Phase: x.phase}
@@ -368,19 +275,10 @@ func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Mo
 	})
 }
 
-// raise lifts a measured bandwidth to a better sample.
-func (d *rooflineDoc) raise(level string, n int, gbps float64) {
-	for i := range d.Bandwidth {
-		if b := &d.Bandwidth[i]; b.Level == level && b.Threads == n {
-			b.GBps = max(b.GBps, gbps)
-		}
-	}
-}
-
 // place computes a step's share of what the roofs of n threads allow.
 func (d *rooflineDoc) place(s stepRow, n int) placed {
 	x := placed{stepRow: s, Intensity: s.Ops / s.Bytes, Bound: "memory"}
-	read, peak := d.read(measure.DRAM, n), d.peak(s.Kind, n)
+	read, peak := d.Read(measure.DRAM, n), d.Peak(s.Kind, n)
 	x.ReadPct, x.PeakPct = 100*s.GBps/read, 100*s.GOPs/peak
 	if x.Roof = x.Intensity * read; x.Roof > peak {
 		x.Roof, x.Bound = peak, s.Kind
@@ -393,7 +291,7 @@ func (d *rooflineDoc) place(s stepRow, n int) placed {
 func (d *rooflineDoc) print(w io.Writer, plain bool) error {
 	peaks := cli.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s", "median in"}, Right: []bool{false, false, true, true, true}}
 	for _, r := range d.Peaks {
-		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), fixed(r.GOPs), interval(r.Samples)})
+		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), measure.Digits(r.GOPs), interval(r.Samples)})
 	}
 	if err := writeTable(&peaks, w, plain, 3); err != nil {
 		return err
@@ -414,7 +312,7 @@ func (d *rooflineDoc) print(w io.Writer, plain bool) error {
 			Right: []bool{false, true, true, true, true, true, true, false}}
 		for _, s := range d.Steps {
 			if s.Phase == o.Phase {
-				t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.1f", 100*s.Share), fixed(s.Intensity), fixed(s.GBps), fixed(s.GOPs), fixed(s.Roof),
+				t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.1f", 100*s.Share), measure.Digits(s.Intensity), measure.Digits(s.GBps), measure.Digits(s.GOPs), measure.Digits(s.Roof),
 					percent(100 * s.RoofShare), s.Bound})
 			}
 		}

@@ -89,7 +89,7 @@ func (s *sweepPhase) fit() {
 		s.Lo, s.Hi, _ = measure.AmdahlRange(workers, fast, slow)
 		if s.Hi-s.Lo > serialApart || wide.Hi-wide.Lo > rateApart*wide.TS {
 			s.Why = fmt.Sprintf("%s to %s tokens/s with %s, S between %.3f and %.3f; measure again when nothing else runs",
-				fixed(wide.Lo), fixed(wide.Hi), threadsText(wide.Threads), s.Lo, s.Hi)
+				measure.Digits(wide.Lo), measure.Digits(wide.Hi), measure.ThreadsText(wide.Threads), s.Lo, s.Hi)
 			return
 		}
 	}
@@ -104,7 +104,7 @@ func (s *sweepPhase) summary() string {
 	if s.Why != "" {
 		return s.Test + ": neither knee nor S: " + s.Why
 	}
-	text := fmt.Sprintf("%s: knee at %s", s.Test, threadsText(s.Knee))
+	text := fmt.Sprintf("%s: knee at %s", s.Test, measure.ThreadsText(s.Knee))
 	if s.Serial == nil {
 		return text + "; one number of threads is no fit"
 	}
@@ -218,8 +218,8 @@ func (p *program) printSweep(phases []sweepPhase) error {
 	t := cli.Table{Head: []string{"test", "threads", "t/s", "interval", "speed-up", "GB/s", "GOP/s"}, Right: []bool{false, true, true, true, true, true, true}}
 	for _, s := range phases {
 		for _, x := range s.Points {
-			t.Rows = append(t.Rows, []string{s.Test, strconv.Itoa(x.Threads), fixed(x.TS), fixed(x.Lo) + "–" + fixed(x.Hi), fmt.Sprintf("%.2f", x.SpeedUp), fixed(x.GBps),
-				fixed(x.GOPs)})
+			t.Rows = append(t.Rows, []string{s.Test, strconv.Itoa(x.Threads), measure.Digits(x.TS), measure.Digits(x.Lo) + "–" + measure.Digits(x.Hi), fmt.Sprintf("%.2f", x.SpeedUp), measure.Digits(x.GBps),
+				measure.Digits(x.GOPs)})
 		}
 	}
 	if err := writeTable(&t, p.app.Out, p.app.Common.Plain, 2); err != nil {

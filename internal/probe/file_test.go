@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ func TestFileWays(t *testing.T) {
 		read := 0
 		for _, w := range r.possible(fileWays()) {
 			if w.read == nil {
-				t.Logf("%s: %s", w.name(), w.Note)
+				t.Logf("%s: %s", w.Name(), w.Note)
 				continue
 			}
 			got := make([]byte, size)
@@ -50,10 +50,10 @@ func TestFileWays(t *testing.T) {
 				return true
 			})
 			if err != nil || n != int64(size) || sha256.Sum256(got) != sha256.Sum256(content) {
-				t.Errorf("%s, %d bytes: %d, %v", w.name(), size, n, err)
+				t.Errorf("%s, %d bytes: %d, %v", w.Name(), size, n, err)
 			}
 			if n, err := w.read(r, int64(size)+1, func(int64, []byte) bool { return true }); !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Errorf("%s, beyond the end of %d bytes: %d, %v", w.name(), size, n, err)
+				t.Errorf("%s, beyond the end of %d bytes: %d, %v", w.Name(), size, n, err)
 			}
 			read++
 		}
@@ -75,21 +75,19 @@ func TestFileRefused(t *testing.T) {
 		r.ring.Close()
 	}
 	r.ring, r.ringErr = nil, errors.New("refused by a sandbox")
-	p := newProgram()
-	p.machine.samples, p.app.Common.Quiet = 2, true
 	rows := r.possible(fileWays())
-	if err := p.fileRounds(context.Background(), r, rows); err != nil {
+	if err := r.rounds(context.Background(), rows, 2, func(int64, int64) {}); err != nil {
 		t.Fatal(err)
 	}
 	rings := 0
 	for _, w := range rows {
 		if w.Way == "io_uring" {
 			rings++
-			if w.name() != "io_uring" || w.Note != "refused by a sandbox" || len(w.rates) > 0 {
+			if w.Name() != "io_uring" || w.Note != "refused by a sandbox" || len(w.rates) > 0 {
 				t.Errorf("%+v", w)
 			}
 		} else if len(w.rates) != 2 && !(w.Cache == "past" && strings.Contains(w.Note, "O_DIRECT")) {
-			t.Errorf("%s: %d samples, %s", w.name(), len(w.rates), w.Note)
+			t.Errorf("%s: %d samples, %s", w.Name(), len(w.rates), w.Note)
 		}
 	}
 	if rings != 1 {
@@ -104,7 +102,7 @@ func TestFileRefused(t *testing.T) {
 	}
 	stopped, stop := context.WithCancel(context.Background())
 	stop()
-	if err := p.fileRounds(stopped, r, rows); !errors.Is(err, context.Canceled) {
+	if err := r.rounds(stopped, rows, 2, func(int64, int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
@@ -146,7 +144,7 @@ func TestFileNotes(t *testing.T) {
 			continue
 		}
 		if err := r.sample(w, r.size); err == nil || !strings.Contains(err.Error(), "became shorter while it was read") {
-			t.Errorf("%s: %v", w.name(), err)
+			t.Errorf("%s: %v", w.Name(), err)
 		}
 	}
 }
