@@ -38,15 +38,18 @@ var mayImport = map[string][]string{
 	"internal/step":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/walk"},
 	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
-	"internal/measure":  {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
-	"internal/cost":     {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
-	"internal/generate": {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
-	"internal/probe":    {"internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},
-	"internal/quality":  {"internal/engine", "internal/tokenizer", "internal/walk"},
-	"internal/cli":      {"asm/clone", "internal/isa"},
-	"internal/lineedit": {},
-	"internal/picture":  {},
-	"internal/testkit":  {},
+	"internal/measure":      {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
+	"internal/cost":         {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
+	"internal/generate":     {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
+	"internal/probe":        {"internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},
+	"internal/quality":      {"internal/engine", "internal/tokenizer", "internal/walk"},
+	"internal/cli":          {"asm/clone", "internal/isa"},
+	"internal/lineedit":     {},
+	"internal/picture":      {},
+	"internal/testkit":      {},
+	"internal/bench":        {"internal/engine", "internal/generate", "internal/measure", "internal/plan", "internal/probe", "internal/quant", "internal/topo", "internal/walk"},
+	"internal/bench/format": {"internal/bench", "internal/cli", "internal/measure", "internal/probe"},
+	"internal/compare":      {"internal/bench", "internal/measure"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"ck/internal/bench"
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
@@ -22,11 +23,11 @@ const choicesLong = `
 // runChoices is ckbench quality --choices.
 func (p *program) runChoices(ctx context.Context, m *generate.Model, e *engine.Engine, items []quality.Item) error {
 	o := &p.quality
-	facts, err := factsOf(m)
+	facts, err := bench.FactsOf(m)
 	if err != nil {
 		return err
 	}
-	head := quality.ScoredHead{Model: facts.typ, ModelHash: facts.hash, Items: quality.HashItems(items)}
+	head := quality.ScoredHead{Model: facts.Type, ModelHash: facts.Hash, Items: quality.HashItems(items)}
 	var base *quality.ScoredBase
 	if o.base != "" {
 		if base, err = readScoredBase(o.base, head.Items, len(items)); err != nil {
@@ -65,7 +66,7 @@ func (p *program) runChoices(ctx context.Context, m *generate.Model, e *engine.E
 		}
 	}
 	p.app.Info("%d rows were evaluated for %d questions", s.Walked, len(list))
-	return p.reportChoices(quality.ReportChoices(facts.typ, list, base))
+	return p.reportChoices(quality.ReportChoices(facts.Type, list, base))
 }
 
 // checkChoices looks at the flags that only one of the two kinds of evaluation has.

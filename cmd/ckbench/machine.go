@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/bench/format"
 	"ck/internal/cli"
 	"ck/internal/measure"
 	"ck/internal/probe"
@@ -71,14 +69,6 @@ func (o *machineOptions) threadList(m topo.Machine) ([]int, error) {
 	return []int{1, len(cpus)}, nil
 }
 
-// interval is the cell of a series: the interval of its median.
-func interval(s measure.Series) string {
-	if s.N < 2 {
-		return "–"
-	}
-	return fmt.Sprintf("%s–%s (%.0f%%)", measure.Digits(s.Lo), measure.Digits(s.Hi), 100*s.Level)
-}
-
 // rowsDoc says how a table's rows are written as JSON: a document ck.bench.NAME/1 with the rows below KEY, or lines of the schema
 // ck.bench.NAME.ROW/1.
 type rowsDoc struct{ name, key, row string }
@@ -96,26 +86,7 @@ func printRows[T any](p *program, d rowsDoc, rows []T, head []string, cells [][]
 		right[i] = i > 0 && head[i] != "note"
 	}
 	t := cli.Table{Head: head, Right: right, Rows: cells}
-	return cli.OutError(writeTable(&t, p.app.Out, p.app.Common.Plain, names))
-}
-
-// writeTable writes a table whose rows the first columns together name, names of them. The plain form names each row by all of them:
-// "L1 (threads 2) GB/s<TAB>100".
-func writeTable(t *cli.Table, w io.Writer, plain bool, names int) error {
-	if !plain || names == 1 {
-		return t.Write(w, plain)
-	}
-	named := cli.Table{Head: t.Head}
-	for _, r := range t.Rows {
-		var more []string
-		for i := 1; i < names; i++ {
-			more = append(more, t.Head[i]+" "+r[i])
-		}
-		row := slices.Clone(r)
-		row[0] += " (" + strings.Join(more, ", ") + ")"
-		named.Rows = append(named.Rows, row)
-	}
-	return named.Write(w, true)
+	return cli.OutError(format.Table(&t, p.app.Out, p.app.Common.Plain, names))
 }
 
 func (p *program) runBandwidth(ctx context.Context, m topo.Machine, threads []int) error {
@@ -132,21 +103,7 @@ func (p *program) runBandwidth(ctx context.Context, m topo.Machine, threads []in
 	}
 	probe.Contradict(rows)
 	p.warn(probe.DoubtBandwidths(rows))
-	return printRows(p, rowsDoc{"bandwidth", "levels", "level"}, rows, bandwidthHead, bandwidthCells(rows), 2)
-}
-
-var bandwidthHead = []string{"level", "threads", "set of each", "best loop", "GB/s", "median in", "note"}
-
-func bandwidthCells(rows []probe.Bandwidth) [][]string {
-	var cells [][]string
-	for _, r := range rows {
-		note := ""
-		if r.SlowerThan != "" {
-			note = "no roof: slower than " + r.SlowerThan
-		}
-		cells = append(cells, []string{r.Level, strconv.Itoa(r.Threads), measure.SizeText(r.Bytes), r.Loop, measure.Digits(r.GBps), interval(r.Samples), note})
-	}
-	return cells
+	return printRows(p, rowsDoc{"bandwidth", "levels", "level"}, rows, format.BandwidthHead, format.BandwidthCells(rows), 2)
 }
 
 func (p *program) runLatency(ctx context.Context, m topo.Machine, _ []int) error {
@@ -166,7 +123,7 @@ func (p *program) runLatency(ctx context.Context, m topo.Machine, _ []int) error
 			note = "slower than " + r.SlowerThan
 			p.app.Warn("%s: was slower than %s, which cannot be; measure again when nothing else runs", measure.SizeText(r.Bytes), r.SlowerThan)
 		}
-		cells = append(cells, []string{measure.SizeText(r.Bytes), level(m, r.Bytes), fmt.Sprintf("%.2f", r.Ns), interval(r.Samples), note})
+		cells = append(cells, []string{measure.SizeText(r.Bytes), level(m, r.Bytes), fmt.Sprintf("%.2f", r.Ns), format.Interval(r.Samples), note})
 	}
 	return printRows(p, rowsDoc{"latency", "sets", "set"}, rows, []string{"working set", "fits into", "ns", "median in", "note"}, cells, 1)
 }
@@ -214,7 +171,7 @@ func (p *program) runBarrier(ctx context.Context, m topo.Machine, list []int) er
 	p.warn(probe.DoubtBarriers(rows))
 	var cells [][]string
 	for _, r := range rows {
-		cells = append(cells, []string{strconv.Itoa(r.Threads), fmt.Sprintf("%.1f", r.Ns), interval(r.Samples)})
+		cells = append(cells, []string{strconv.Itoa(r.Threads), fmt.Sprintf("%.1f", r.Ns), format.Interval(r.Samples)})
 	}
 	return printRows(p, rowsDoc{"barrier", "teams", "team"}, rows, []string{"threads", "ns", "median in"}, cells, 1)
 }
@@ -231,7 +188,7 @@ func (p *program) runAllReduce(ctx context.Context, m topo.Machine, list []int) 
 	p.warn(probe.DoubtAllReduces(rows))
 	var cells [][]string
 	for _, r := range rows {
-		cells = append(cells, []string{strconv.Itoa(r.Threads), strconv.Itoa(r.Floats), fmt.Sprintf("%.2f", r.Us), interval(r.Samples), measure.Digits(r.GBps)})
+		cells = append(cells, []string{strconv.Itoa(r.Threads), strconv.Itoa(r.Floats), fmt.Sprintf("%.2f", r.Us), format.Interval(r.Samples), measure.Digits(r.GBps)})
 	}
 	return printRows(p, rowsDoc{"allreduce", "vectors", "vector"}, rows, []string{"threads", "floats", "us", "median in", "GB/s"}, cells, 2)
 }

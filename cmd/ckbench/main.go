@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
+	"ck/internal/compare"
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/isa"
@@ -73,6 +74,7 @@ func newProgram() *program {
 func classify(err error) int {
 	var (
 		input  *generate.InputError
+		old    *compare.InputError
 		judged *quality.InputError
 		file   *probe.InputError
 		room   *probe.RoomError
@@ -88,7 +90,7 @@ func classify(err error) int {
 		return cli.ExitUsage
 	case errors.As(err, &full), errors.As(err, &memory), errors.As(err, &room), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &judged), errors.As(err, &file), errors.As(err, &model):
+	case errors.As(err, &input), errors.As(err, &judged), errors.As(err, &file), errors.As(err, &old), errors.As(err, &model):
 		return cli.ExitInput
 	}
 	return 0

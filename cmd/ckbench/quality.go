@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/bench"
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
@@ -119,7 +120,9 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	e, err := engine.Open(m.Weights, p.engineOptions(&o.engineFlags, threads[0]))
+	opt := p.engineOptions(&o.engineFlags)
+	opt.Threads = threads[0]
+	e, err := engine.Open(m.Weights, opt)
 	if err != nil {
 		return err
 	}
@@ -145,11 +148,11 @@ func (p *program) runText(ctx context.Context, m *generate.Model, e *engine.Engi
 	}
 	bos, ok := m.Tok.BOS()
 	blocks := quality.Cut(ids, o.block, o.blocks, bos, ok && m.Tok.AddBOS())
-	facts, err := factsOf(m)
+	facts, err := bench.FactsOf(m)
 	if err != nil {
 		return err
 	}
-	opt := quality.Options{Head: blocks.Head(facts.typ, facts.hash, e.Graph.Vocab)}
+	opt := quality.Options{Head: blocks.Head(facts.Type, facts.Hash, e.Graph.Vocab)}
 	base := ""
 	if o.base != "" {
 		from, err := os.Open(o.base)
@@ -188,7 +191,7 @@ func (p *program) runText(ctx context.Context, m *generate.Model, e *engine.Engi
 			return err
 		}
 	}
-	return p.reportQuality(tally.Report(facts.typ, base, blocks))
+	return p.reportQuality(tally.Report(facts.Type, base, blocks))
 }
 
 // openBase begins to read a base, which must be of the same text as head.

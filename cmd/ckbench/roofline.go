@@ -1,16 +1,15 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/bench"
+	"ck/internal/bench/format"
 	"ck/internal/cli"
 	"ck/internal/generate"
 	"ck/internal/measure"
@@ -49,34 +48,6 @@ func (p *program) rooflineCommand() {
 	g.Bool(&o.force, "force", "", "overwrite the pictures")
 }
 
-// placed is a step under the roof.
-type placed struct {
-	stepRow
-	Intensity float64 `json:"op_per_byte"`
-	Roof      float64 `json:"roof_gops"`
-	RoofShare float64 `json:"share_of_roof"`
-	Bound     string  `json:"bound"` // "memory" or the kind of arithmetic
-}
-
-// rooflineDoc is what roofline --json prints and the picture shows.
-type rooflineDoc struct {
-	Schema string       `json:"schema"`
-	Host   measure.Host `json:"host"`
-	probe.Roofs
-	Model     string      `json:"model,omitempty"`
-	Tests     []string    `json:"tests,omitempty"`
-	Steps     []placed    `json:"steps,omitempty"`
-	OtherTime []otherTime `json:"other_time,omitempty"`
-	Warnings  []string    `json:"warnings"`
-}
-
-// otherTime is the share of a phase's time outside of the steps that have work.
-type otherTime struct {
-	Phase   string  `json:"phase"`
-	Barrier float64 `json:"barrier_share"`
-	Other   float64 `json:"other_share"`
-}
-
 // runRoofline is ckbench roofline.
 func (p *program) runRoofline(c *cobra.Command, args []string) error {
 	o := &p.roofline
@@ -90,17 +61,17 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 	if len(threads) != 1 {
 		return cli.Usage("-t/--threads: a picture shows one number of threads; name one")
 	}
-	t := test{prompt: o.prompt, gen: o.gen, depth: o.depth, rows: 1}
+	t := bench.Test{Prompt: o.prompt, Gen: o.gen, Depth: o.depth, Rows: 1}
 	var model *generate.Model // opened before the machine is measured, which takes seconds
 	if p.app.Common.Model != "" {
-		if t.tokens() == 0 {
+		if t.Tokens() == 0 {
 			return cli.Usage("-p 0 -n 0: no steps to measure; ask for one")
 		}
 		if model, err = generate.Open(p.app.Common.Model); err != nil {
 			return err
 		}
 		defer model.Close()
-		if err := fits([]test{{prompt: o.prompt, depth: o.depth, rows: 1}, {gen: o.gen, depth: o.depth, rows: 1}}, model.Context); err != nil {
+		if err := fits([]bench.Test{{Prompt: o.prompt, Depth: o.depth, Rows: 1}, {Gen: o.gen, Depth: o.depth, Rows: 1}}, model.Context); err != nil {
 			return err
 		}
 	}
@@ -118,7 +89,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		return err
 	}
 	m := s.Machine
-	doc := &rooflineDoc{Schema: "ck.bench.roofline/1", Host: measure.NewHost(s)}
+	doc := &bench.Roofline{Schema: "ck.bench.roofline/1", Host: measure.NewHost(s)}
 	all := threads[0]
 	if all == 0 {
 		cpus, _ := m.Workers()
@@ -130,7 +101,8 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		}
 	}
 	if model != nil {
-		if err := p.placeModel(c.Context(), doc, model, t, all); err != nil {
+		job := bench.Job{Settings: p.settings(&o.engineFlags, 0), Engine: p.engineOptions(&o.engineFlags), Threads: []int{all}, Tests: []bench.Test{t}}
+		if err := doc.Place(c.Context(), model, job, p.events(nil)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +112,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		return err
 	}
 	for ext, f := range pictures {
-		if err := doc.chart().Draw(f, picture.Format(ext)); err != nil {
+		if err := chart(doc).Draw(f, picture.Format(ext)); err != nil {
 			return err
 		}
 		if err := f.Commit(); err != nil {
@@ -151,7 +123,7 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 }
 
 // printRoofline prints the tables, or the document, or its rows.
-func (p *program) printRoofline(d *rooflineDoc) error {
+func (p *program) printRoofline(d *bench.Roofline) error {
 	d.Warnings = p.app.Warnings()
 	switch c := &p.app.Common; {
 	case c.JSONL:
@@ -171,11 +143,11 @@ func (p *program) printRoofline(d *rooflineDoc) error {
 	case c.JSON:
 		return p.app.PrintJSON(d)
 	}
-	return cli.OutError(d.print(p.app.Text(), p.app.Common.Plain))
+	return cli.OutError(format.Roofline(p.app.Text(), d, p.app.Common.Plain))
 }
 
 // chart is the document as a picture.
-func (d *rooflineDoc) chart() *picture.Roofline {
+func chart(d *bench.Roofline) *picture.Roofline {
 	c := &picture.Roofline{Title: "Roofline"}
 	for _, b := range d.Bandwidth {
 		c.Threads = max(c.Threads, b.Threads)
@@ -226,110 +198,4 @@ func (p *program) openPictures() (map[string]*cli.File, error) {
 		files[ext] = f
 	}
 	return files, nil
-}
-
-// placeModel measures the steps of a model and places them under the roofs of n threads.
-func (p *program) placeModel(ctx context.Context, d *rooflineDoc, m *generate.Model, t test, n int) error {
-	return p.withBench(ctx, m, &p.roofline.engineFlags, n, func(b *bench) error {
-		d.Model, d.Tests = b.facts.typ, []string{t.String()}
-		s, err := b.start(t)
-		if err != nil {
-			return err
-		}
-		for _, phase := range []test{{prompt: t.prompt, depth: t.depth, rows: 1}, {gen: t.gen, depth: t.depth, rows: 1}} {
-			if err == nil && phase.tokens() > 0 {
-				err = b.warm(phase, s)
-			}
-		}
-		b.end(s)
-		if err != nil {
-			return err
-		}
-		phases, err := b.profilePhases(t)
-		if err != nil {
-			return err
-		}
-		if b.roofs != nil { // the roof of this moment may be above that of the beginning
-			for range 3 {
-				if _, err := b.roofs.ReadNow(); err != nil {
-					return err
-				}
-			}
-			d.Raise(measure.DRAM, n, b.roofs.BestRead()/1e9)
-		}
-		for _, x := range phases {
-			other := otherTime{Phase: x.phase}
-			for _, row := range b.stepRows(x) {
-				switch {
-				case row.Ops > 0 && row.Bytes > 0:
-					d.Steps = append(d.Steps, d.place(row, n))
-				case row.Name == "barrier":
-					other.Barrier += row.Share
-				default:
-					other.Other += row.Share
-				}
-			}
-			d.OtherTime = append(d.OtherTime, other)
-		}
-		return nil
-	})
-}
-
-// place computes a step's share of what the roofs of n threads allow.
-func (d *rooflineDoc) place(s stepRow, n int) placed {
-	x := placed{stepRow: s, Intensity: s.Ops / s.Bytes, Bound: "memory"}
-	read, peak := d.Read(measure.DRAM, n), d.Peak(s.Kind, n)
-	x.ReadPct, x.PeakPct = 100*s.GBps/read, 100*s.GOPs/peak
-	if x.Roof = x.Intensity * read; x.Roof > peak {
-		x.Roof, x.Bound = peak, s.Kind
-	}
-	x.RoofShare = s.GOPs / x.Roof
-	return x
-}
-
-// print writes the tables.
-func (d *rooflineDoc) print(w io.Writer, plain bool) error {
-	peaks := cli.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s", "median in"}, Right: []bool{false, false, true, true, true}}
-	for _, r := range d.Peaks {
-		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), measure.Digits(r.GOPs), interval(r.Samples)})
-	}
-	if err := writeTable(&peaks, w, plain, 3); err != nil {
-		return err
-	}
-	bw := cli.Table{Head: slices.Clone(bandwidthHead), Right: []bool{false, true, true, true, true, true, false}, Rows: bandwidthCells(d.Bandwidth)}
-	bw.Head[0] = "read"
-	if !plain {
-		fmt.Fprintln(w)
-	}
-	if err := writeTable(&bw, w, plain, 2); err != nil {
-		return err
-	}
-	for _, o := range d.OtherTime {
-		if !plain {
-			fmt.Fprintf(w, "\n%s, %s\n", cli.Escape(d.Model), o.Phase)
-		}
-		t := cli.Table{Head: []string{"step", "% time", "op/byte", "GB/s", "GOP/s", "roof", "% of roof", "bound"},
-			Right: []bool{false, true, true, true, true, true, true, false}}
-		for _, s := range d.Steps {
-			if s.Phase == o.Phase {
-				t.Rows = append(t.Rows, []string{s.Name, fmt.Sprintf("%.1f", 100*s.Share), measure.Digits(s.Intensity), measure.Digits(s.GBps), measure.Digits(s.GOPs), measure.Digits(s.Roof),
-					percent(100 * s.RoofShare), s.Bound})
-			}
-		}
-		t.Rows = append(t.Rows, []string{"barriers", fmt.Sprintf("%.1f", 100*o.Barrier)}, []string{"other steps", fmt.Sprintf("%.1f", 100*o.Other)})
-		for i := range t.Rows {
-			for len(t.Rows[i]) < len(t.Head) {
-				t.Rows[i] = append(t.Rows[i], "")
-			}
-		}
-		if plain {
-			for i := range t.Rows {
-				t.Rows[i][0] += " (" + o.Phase + ")"
-			}
-		}
-		if err := t.Write(w, plain); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"math"
@@ -7,19 +7,32 @@ import (
 	"strings"
 	"testing"
 
+	"ck/internal/bench"
 	"ck/internal/measure"
+	"ck/internal/testkit"
 )
 
 // noisy is a result with drifting roofs: tokens/s follow the roof, which differs by 15 %.
-func noisy(rng *rand.Rand, level float64, threads int) *result {
-	r := sampleResult()
+func noisy(rng *rand.Rand, level float64, threads int) *bench.Result {
+	r := &bench.Result{Schema: bench.Schema, ModelType: "llama 1.2B Q4_K_M", Gen: 4, Rows: 2, Depth: 7, Test: "tg4x2 @ d7"}
 	r.Threads = threads
 	for range 5 {
 		roof := 0.85 + 0.15*rng.Float64()
 		share := level * (1 + 0.01*rng.NormFloat64())
-		r.Samples = append(r.Samples, sample{TS: 100 * share * roof, Share: share})
+		r.Samples = append(r.Samples, bench.Sample{TS: 100 * share * roof, Share: share})
 	}
 	return r
+}
+
+var options = Options{Alpha: 0.05, FailOn: 0.05}
+
+func one(o, r *bench.Result) Test {
+	return compareOne(&merged{*o, [][]bench.Sample{o.Samples}}, &merged{*r, [][]bench.Sample{r.Samples}}, options)
+}
+
+func results(before, after []*bench.Result) (list []Test, added, gone []string) {
+	r := Results(before, after, options)
+	return r.Tests, r.Added, r.Gone
 }
 
 func TestCompare(t *testing.T) {
@@ -27,13 +40,13 @@ func TestCompare(t *testing.T) {
 	wrong := 0
 	for range 200 {
 		old := noisy(rng, 0.8, 2)
-		if c := compareOne(old, noisy(rng, 0.7, 2), false, 0.05, 0.05); c.Verdict != "regression" || c.What != "share of roof" {
+		if c := one(old, noisy(rng, 0.7, 2)); c.Verdict != "regression" || c.What != "share of roof" {
 			t.Fatalf("12 %% slower: %+v", c)
 		}
-		if c := compareOne(old, noisy(rng, 0.8, 2), false, 0.05, 0.05); c.Verdict == "regression" {
+		if c := one(old, noisy(rng, 0.8, 2)); c.Verdict == "regression" {
 			wrong++
 		}
-		if c := compareOne(old, noisy(rng, 0.95, 2), false, 0.05, 0.05); c.Verdict != "faster" {
+		if c := one(old, noisy(rng, 0.95, 2)); c.Verdict != "faster" {
 			t.Fatalf("faster: %+v", c)
 		}
 	}
@@ -45,22 +58,22 @@ func TestCompare(t *testing.T) {
 	for i := range slow.Samples {
 		slow.Samples[i].TS /= 2
 	}
-	list, added, gone := compareResults([]*result{old}, []*result{slow}, false, 0.05, 0.05)
+	list, added, gone := results([]*bench.Result{old}, []*bench.Result{slow})
 	if len(list) != 1 || len(added)+len(gone) != 0 || list[0].Verdict != "regression" || list[0].What != "tokens/s" {
 		t.Errorf("fewer threads: %+v, %v, %v", list, added, gone)
 	}
 	// With several numbers of threads on a side, each meets its own.
-	list, added, gone = compareResults([]*result{old, slow}, []*result{slow, noisy(rng, 0.8, 4)}, false, 0.05, 0.05)
+	list, added, gone = results([]*bench.Result{old, slow}, []*bench.Result{slow, noisy(rng, 0.8, 4)})
 	if len(list) != 1 || len(added) != 1 || !strings.Contains(added[0], "4 threads") || len(gone) != 1 || !strings.Contains(gone[0], "2 threads") ||
 		list[0].OldThreads != 1 || list[0].Verdict != "same" {
 		t.Errorf("%+v, %v, %v", list, added, gone)
 	}
 	// Results of the same test are taken together.
-	list, _, _ = compareResults([]*result{old, old}, []*result{old}, false, 0.05, 0.05)
+	list, _, _ = results([]*bench.Result{old, old}, []*bench.Result{old})
 	if len(list) != 1 || list[0].OldN != 10 || list[0].NewN != 5 || len(old.Samples) != 5 {
 		t.Errorf("%+v", list)
 	}
-	if c := compareOne(sampleResult(), old, false, 0.05, 0.05); c.Verdict != "no samples" {
+	if c := one(&bench.Result{}, old); c.Verdict != "no samples" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -68,7 +81,7 @@ func TestCompare(t *testing.T) {
 // Where several runs stand on each side, what differs from run to run is no difference of programs.
 func TestCompareRuns(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	runs := func(level float64) (rs []*result) {
+	runs := func(level float64) (rs []*bench.Result) {
 		for range 5 {
 			rs = append(rs, noisy(rng, level*(1+0.08*rng.NormFloat64()), 2))
 		}
@@ -77,18 +90,18 @@ func TestCompareRuns(t *testing.T) {
 	wrong, naive, missed := 0, 0, 0
 	for range 200 {
 		old, again := runs(0.8), runs(0.8)
-		list, _, _ := compareResults(old, again, false, 0.05, 0.05)
+		list, _, _ := results(old, again)
 		if c := list[0]; c.Unit != "run" || c.OldRuns != 5 || c.NewRuns != 5 || c.OldN != 25 {
 			t.Fatalf("%+v", c)
 		} else if c.Verdict == "regression" {
 			wrong++
 		}
-		if list, _, _ = compareResults(old[:1], again[:1], false, 0.05, 0.05); list[0].Unit != "repetition" {
+		if list, _, _ = results(old[:1], again[:1]); list[0].Unit != "repetition" {
 			t.Fatalf("%+v", list[0])
 		} else if list[0].Verdict == "regression" {
 			naive++
 		}
-		if list, _, _ = compareResults(old, runs(0.55), false, 0.05, 0.05); list[0].Verdict != "regression" {
+		if list, _, _ = results(old, runs(0.55)); list[0].Verdict != "regression" {
 			missed++
 		}
 	}
@@ -98,7 +111,7 @@ func TestCompareRuns(t *testing.T) {
 }
 
 func TestDifferences(t *testing.T) {
-	a, b := sampleResult(), sampleResult()
+	a, b := &bench.Result{}, &bench.Result{}
 	a.Host, b.Host = &measure.Host{CPU: "A", THP: "madvise"}, &measure.Host{CPU: "A", THP: "never", Governor: "performance"}
 	a.Tier, b.Tier = "vnni", "avx2"
 	a.ModelHash, b.ModelHash = "1", "2"
@@ -112,7 +125,7 @@ func TestDifferences(t *testing.T) {
 	}
 	// Results carry their host, wherever it stands in the file.
 	for _, text := range []string{`{"schema":"ck.bench.run/1","test":"a","host":{"cpu":"A"}}`, `{"schema":"ck.bench.run/1","host":{"cpu":"A"},"results":[{"test":"a"}]}`} {
-		if rs, err := readResults("f", strings.NewReader(text)); err != nil || len(rs) != 1 || rs[0].Host == nil || rs[0].Host.CPU != "A" {
+		if rs, err := Read("f", strings.NewReader(text)); err != nil || len(rs) != 1 || rs[0].Host == nil || rs[0].Host.CPU != "A" {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -138,25 +151,42 @@ func TestReadResults(t *testing.T) {
 		`{"schema":"ck.bench.run/1","results":[]}`:   "f: is empty, or has no results",
 		`{"schema":"ck.bench.run/1","test":7}`:       `f: "test" is a JSON number`,
 	} {
-		if _, err := readResults("f", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Read("f", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 	two := `{"schema":"ck.bench.run/1","test":"a"} {"schema":"ck.bench.run/1","results":[{"test":"b"},{"test":"c"}]}`
-	if rs, err := readResults("f", strings.NewReader(two)); err != nil || len(rs) != 3 || rs[2].Test != "c" {
+	if rs, err := Read("f", strings.NewReader(two)); err != nil || len(rs) != 3 || rs[2].Test != "c" {
 		t.Errorf("%v, %v", rs, err)
 	}
 }
 
-func TestParseShare(t *testing.T) {
-	for s, want := range map[string]float64{"5%": 0.05, "0.05": 0.05, " 12.5 %": 0.125, "0": 0} {
-		if got, err := parseShare("--fail-on", s); err != nil || got != want {
-			t.Errorf("%q: %g, %v", s, got, err)
-		}
+// Too few repetitions to tell any difference, and regressions that rest on one run, are doubtful; verdicts are counted.
+func TestDoubts(t *testing.T) {
+	r := &Report{Alpha: 0.05, Tests: []Test{{Test: "a", Verdict: "same", OldN: 3, NewN: 3, least: 0.1, P: 0.7, Unit: "repetition"},
+		{Test: "b", Verdict: "regression", least: 0.008, P: 0.01, Unit: "repetition"}, {Test: "c", Verdict: "regression", least: 0.008, P: 0.01, Unit: "run"}}}
+	got := r.Doubts()
+	if len(got) != 2 || got[0] != "a: 3 and 3 repetitions cannot come below p = 0.1, and --alpha is 0.05; repeat more often (-r)" || !strings.HasPrefix(got[1], "fewer than 4 runs on a side") {
+		t.Errorf("%q", got)
 	}
-	for _, s := range []string{"", "x", "-1%", "100%", "NaN", "1"} {
-		if got, err := parseShare("--fail-on", s); err == nil {
-			t.Errorf("%q: %g", s, got)
-		}
+	if r.Count("regression") != 2 || r.Count("same") != 1 || r.Count("faster") != 0 {
+		t.Error("verdicts are counted wrongly")
 	}
+	r.Tests[1].Unit, r.Tests[0].least = "run", 0.01
+	if got := r.Doubts(); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// FuzzReadResults: any bytes are results or an error.
+func FuzzReadResults(tf *testing.F) {
+	f := testkit.Fuzz(tf)
+	f.Add(`{"schema":"ck.bench.run/1","results":[{"samples":[{"share":0.5}]}]}`)
+	f.Add(`{"schema":"ck.bench.run/1","results":[null]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		rs, err := Read("x", strings.NewReader(text))
+		if err == nil {
+			Results(rs, rs, options)
+		}
+	})
 }

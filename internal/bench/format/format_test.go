@@ -1,4 +1,4 @@
-package main
+package format
 
 import (
 	"bytes"
@@ -10,68 +10,36 @@ import (
 	"strings"
 	"testing"
 
+	"ck/internal/bench"
 	"ck/internal/cli"
+	"ck/internal/compare"
 	"ck/internal/measure"
+	"ck/internal/probe"
 )
 
-func sampleResult(ts ...float64) *result {
-	r := &result{Schema: runSchema, CPUInfo: "Some CPU's 9000", Backends: "CPU", ModelFilename: "a,b.gguf", ModelType: "llama 1.2B Q4_K_M", ModelSize: 800e6,
+func sampleResult(ts ...float64) *bench.Result {
+	r := &bench.Result{Schema: bench.Schema, CPUInfo: "Some CPU's 9000", Backends: "CPU", ModelFilename: "a,b.gguf", ModelType: "llama 1.2B Q4_K_M", ModelSize: 800e6,
 		ModelParams: 1.24e9, Threads: 2, Gen: 4, Rows: 2, Depth: 7, Test: "tg4x2 @ d7", GBps: 70, ReadPct: 85, PeakKind: measure.Int8,
 		TS: measure.Summarize(ts), Host: &measure.Host{CPU: "Some CPU's 9000", BinaryHash: "abc"}}
 	for _, x := range ts {
-		r.Samples = append(r.Samples, sample{Ns: int64(8e9 / x), TS: x, Share: 0.8})
+		r.Samples = append(r.Samples, bench.Sample{Ns: int64(8e9 / x), TS: x, Share: 0.8})
 	}
 	return r
 }
 
-func printed(t *testing.T, format string, results ...*result) string {
+func printed(t *testing.T, format string, results ...*bench.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	w := newWriter(&b, format)
+	w := NewWriter(&b, format, false)
 	for _, r := range results {
-		if err := w.row(r); err != nil {
+		if err := w.Row(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.end(); err != nil {
+	if err := w.End(); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func TestParseList(t *testing.T) {
-	for s, want := range map[string][]int{"5": {5}, "1,2,4": {1, 2, 4}, "1-4": {1, 2, 3, 4}, "1-8*2": {1, 2, 4, 8}, "1-7+3": {1, 4, 7}, "0": {0}, "3, 1-2": {3, 1, 2}} {
-		if got, err := parseList("-x", s, 0, 10); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v", s, got, err)
-		}
-	}
-	for _, s := range []string{"", "a", "1,", "2-1", "1-", "-1", "11", "1-8*1", "0-8*2", "1-8+0", "1-8+-1", "1-4*-2", "99999999999999999999"} {
-		if got, err := parseList("-x", s, 0, 10); err == nil {
-			t.Errorf("%q: %v", s, got)
-		}
-	}
-	if _, err := parseList("-x", "1-100000", 0, 1<<20); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("%v", err)
-	}
-	if p, err := parsePairs("--pg", []string{"512,128"}, 1000); err != nil || p[0] != [2]int{512, 128} {
-		t.Errorf("%v, %v", p, err)
-	}
-	for _, s := range []string{"", "1", "1,2,3", "0,1", "1,5000", "a,b"} {
-		if _, err := parsePairs("--pg", []string{s}, 1000); err == nil {
-			t.Errorf("pair %q", s)
-		}
-	}
-}
-
-func TestTestNames(t *testing.T) {
-	for want, x := range map[string]test{"pp512": {prompt: 512, rows: 1}, "tg64x4 @ d4096": {gen: 64, rows: 4, depth: 4096}, "pp8+tg4": {prompt: 8, gen: 4, rows: 1}} {
-		if x.String() != want {
-			t.Errorf("%s, want %s", x, want)
-		}
-	}
-	if n := (test{gen: 64, rows: 4}).tokens(); n != 256 {
-		t.Errorf("%d tokens", n)
-	}
 }
 
 // Lines of gobench are what Go's benchmark format defines: a name without blanks, a count, pairs of value and unit.
@@ -136,7 +104,7 @@ func TestMarkdown(t *testing.T) {
 func TestJSONRoundTrip(t *testing.T) {
 	for _, format := range []string{"json", "jsonl"} {
 		s := printed(t, format, sampleResult(10, 11), sampleResult(12))
-		got, err := readResults("x", strings.NewReader(s))
+		got, err := compare.Read("x", strings.NewReader(s))
 		if err != nil || len(got) != 2 || got[0].TS.Median != 10.5 || len(got[0].Samples) != 2 || got[1].Test != "tg4x2 @ d7" {
 			t.Errorf("%s: %v, %v", format, got, err)
 		}
@@ -145,12 +113,12 @@ func TestJSONRoundTrip(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "{}", "[1]", `{"schema":"ck.bench.run/99","results":[]}`, `{"schema":"ck.complete/1"}`, "text"} {
-		if got, err := readResults("x", strings.NewReader(bad)); err == nil {
+		if got, err := compare.Read("x", strings.NewReader(bad)); err == nil {
 			t.Errorf("%q: %d results", bad, len(got))
 		}
 	}
 	var any map[string]any
-	if err := json.Unmarshal([]byte(printed(t, "json", sampleResult(1))), &any); err != nil || any["schema"] != runSchema {
+	if err := json.Unmarshal([]byte(printed(t, "json", sampleResult(1))), &any); err != nil || any["schema"] != bench.Schema {
 		t.Errorf("%v, %v", any["schema"], err)
 	}
 }
@@ -159,9 +127,9 @@ func TestJSONRoundTrip(t *testing.T) {
 func TestAblateFormats(t *testing.T) {
 	usual, without := sampleResult(10, 12, 14), sampleResult(5, 4, 10)
 	without.Ablate = "fuse"
-	usual.worth(usual)
-	without.worth(usual)
-	if w := without.Worth; usual.Worth != nil || w.Median != 2 || w.Lo != 1.4 || w.Hi != 3 || !w.Alternated || without.name() != "tg4x2 @ d7 without fuse" {
+	bench.Compare(usual, usual)
+	bench.Compare(without, usual)
+	if w := without.Worth; usual.Worth != nil || w.Median != 2 || w.Lo != 1.4 || w.Hi != 3 || !w.Alternated || without.Name() != "tg4x2 @ d7 without fuse" {
 		t.Fatalf("%+v, %+v", usual.Worth, w)
 	}
 	if s := printed(t, "gobench", usual, without); !strings.Contains(s, "/threads=2 8 ") || strings.Count(s, "/threads=2/ablate=fuse 8 ") != 3 ||
@@ -185,25 +153,24 @@ func TestAblateFormats(t *testing.T) {
 		if !strings.Contains(s, `"ablate":"",`) || !strings.Contains(s, `"worth":null`) || !strings.Contains(s, `"worth":{"n":3,"median":2,`) {
 			t.Errorf("%s: %s", format, s)
 		}
-		rs, err := readResults("x", strings.NewReader(s))
+		rs, err := compare.Read("x", strings.NewReader(s))
 		if err != nil || len(rs) != 2 {
 			t.Fatal(err)
 		}
 		// compare pairs what is left out with the same.
-		if cs, added, gone := compareResults(rs, rs, true, 0.05, 0.05); len(cs) != 2 || len(added)+len(gone) != 0 || cs[0].Change != 0 || cs[1].Change != 0 ||
-			cs[1].Test != without.name() {
-			t.Errorf("%s: %+v, %v, %v", format, cs, added, gone)
+		if r := compare.Results(rs, rs, compare.Options{Raw: true, Alpha: 0.05, FailOn: 0.05}); len(r.Tests) != 2 || len(r.Added)+len(r.Gone) != 0 || r.Tests[0].Change != 0 || r.Tests[1].Change != 0 ||
+			r.Tests[1].Test != without.Name() {
+			t.Errorf("%s: %+v", format, r)
 		}
 		usual.Host, without.Host = &measure.Host{CPU: "Some CPU's 9000"}, &measure.Host{CPU: "Some CPU's 9000"} // json took it
 	}
 	var b bytes.Buffer
-	w := newWriter(&b, "md")
-	w.ablate = true
+	w := NewWriter(&b, "md", true)
 	alone := sampleResult(4)
 	alone.Ablate = "huge"
-	alone.worthAlone(usual)
-	for _, r := range []*result{usual, without, alone} {
-		if err := w.row(r); err != nil {
+	bench.CompareAlone(alone, usual)
+	for _, r := range []*bench.Result{usual, without, alone} {
+		if err := w.Row(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,10 +191,10 @@ func TestPlainNames(t *testing.T) {
 	b.Threads, c.Test = a.Threads+1, "tg9"
 	d := sampleResult(25)
 	d.Ablate = "fuse"
-	text := printed(t, plainFormat, a, b, c, d)
+	text := printed(t, Plain, a, b, c, d)
 	table := cli.Table{Head: []string{"level", "threads", "GB/s"}, Rows: [][]string{{"L1", "1", "90"}, {"L1", "2", "180"}, {"L2", "1", "60"}}}
 	var out bytes.Buffer
-	if err := writeTable(&table, &out, true, 2); err != nil {
+	if err := Table(&table, &out, true, 2); err != nil {
 		t.Fatal(err)
 	}
 	if want := "L1 (threads 2) GB/s\t180\n"; !strings.Contains(out.String(), want) {
@@ -243,5 +210,38 @@ func TestPlainNames(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 		seen[name] = true
+	}
+}
+
+// The tables of a roofline name every step by its phase in the plain form.
+func TestRoofline(t *testing.T) {
+	d := &bench.Roofline{Steps: []bench.PlacedStep{{StepRow: bench.StepRow{Phase: "p", Name: "high"}, Bound: measure.Int8}}, OtherTime: []bench.OtherTime{{Phase: "p", Barrier: 0.1, Other: 0.2}}}
+	d.Peaks = []probe.PeakRate{{Instruction: "fma", Kind: measure.F32, Threads: 1, GOPs: 100}}
+	if _, err := json.Marshal(d); err != nil {
+		t.Error(err)
+	}
+	var b bytes.Buffer
+	if err := Roofline(&b, d, true); err != nil || !strings.Contains(b.String(), "high (p) bound\tint8\n") || !strings.Contains(b.String(), "barriers (p) % time\t10.0\n") ||
+		!strings.Contains(b.String(), "fma (kind f32, threads 1) GOP/s\t100.0\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+// The steps of a result are a table for each phase.
+func TestSteps(t *testing.T) {
+	r := &bench.Result{Test: "pp8", Threads: 2, Steps: []bench.StepRow{{Phase: "prefill of 8 rows", Name: "ffn_gate", Items: 5, Us: 12.34, Share: 0.5, Bytes: 1, GBps: 10, ReadPct: 50},
+		{Phase: "decode of 1 row", Name: "rope", Items: 5, Us: 1, Share: 0.25}}}
+	var b bytes.Buffer
+	if err := Steps(&b, []*bench.Result{r}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\npp8, 2 threads: prefill of 8 rows\n", "\npp8, 2 threads: decode of 1 row\n", "ffn_gate      5  12.3    50.0  10.00"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	b.Reset()
+	if err := Steps(&b, []*bench.Result{r}, true); err != nil || !strings.Contains(b.String(), "rope (test pp8, threads 2, decode of 1 row) us\t1.0\n") {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"ck/internal/quant"
 )
 
-// result is one test of one model, as --output json prints it. The names of the first half are those of llama-bench.
-type result struct {
+// Result is one test of one model. The names of the first half are those of llama-bench.
+type Result struct {
 	Schema        string  `json:"schema"`
 	BuildCommit   string  `json:"build_commit"`
 	CPUInfo       string  `json:"cpu_info"`
@@ -42,7 +42,7 @@ type result struct {
 	Packed    bool            `json:"packed"`
 	Ablate    string          `json:"ablate"` // what is left out; "" as usual
 	TS        measure.Summary `json:"tokens_per_s"`
-	Worth     *ratio          `json:"worth"`         // usual rate over this one; null as usual
+	Worth     *Ratio          `json:"worth"`         // usual rate over this one; null as usual
 	GBps      float64         `json:"gb_per_s"`      // weights and cache, at the median
 	ReadGBps  float64         `json:"read_roof_gbs"` // 0: not measured
 	ReadPct   float64         `json:"pct_read_roof"`
@@ -51,34 +51,32 @@ type result struct {
 	PeakPct   float64         `json:"pct_peak"`
 	PeakKind  string          `json:"peak_kind"`
 	Counts    *measure.Counts `json:"counters_per_token"` // null: see notes
-	Samples   []sample        `json:"samples"`
-	Steps     []stepRow       `json:"steps,omitempty"`
+	Samples   []Sample        `json:"samples"`
+	Steps     []StepRow       `json:"steps,omitempty"`
 	Warnings  []string        `json:"warnings"`
 	Notes     []string        `json:"notes"`
 	Host      *measure.Host   `json:"host,omitempty"`
 
-	runs [][]sample // that Samples come from, where compare read several
-
 	said int // of Notes: those that hold for the engine, which are said once
 }
 
-// name tells a test without something from the usual one.
-func (r *result) name() string {
+// Name tells a test without something from the usual one.
+func (r *Result) Name() string {
 	if r.Ablate == "" {
 		return r.Test
 	}
 	return r.Test + " without " + r.Ablate
 }
 
-// ratio is how many times as fast a test is as usual, as without something: the median of the ratios of each two repetitions that followed
+// Ratio is how many times as fast a test is as usual, as without something: the median of the ratios of each two repetitions that followed
 // each other, with its interval.
-type ratio struct {
+type Ratio struct {
 	measure.Summary
 	Alternated bool `json:"alternated"` // in turn with the usual engine; else one ratio, of the medians
 }
 
-// worth compares r with the same test as usual, which was measured in turn with it.
-func (r *result) worth(usual *result) {
+// Compare fills in what leaving something out is worth: r against the same test as usual, which was measured in turn with it.
+func Compare(r, usual *Result) {
 	if r.Ablate == "" {
 		return
 	}
@@ -87,19 +85,20 @@ func (r *result) worth(usual *result) {
 		r.Samples[i].Worth = usual.Samples[i].TS / r.Samples[i].TS
 		v = append(v, r.Samples[i].Worth)
 	}
-	r.Worth = &ratio{measure.Summarize(v), true}
+	r.Worth = &Ratio{measure.Summarize(v), true}
 }
 
-// worthAlone is worth where there was no room to alternate.
-func (r *result) worthAlone(usual *result) {
-	r.Worth = &ratio{measure.Summarize([]float64{usual.TS.Median / r.TS.Median}), false}
+// CompareAlone is Compare where there was no room to alternate.
+func CompareAlone(r, usual *Result) {
+	r.Worth = &Ratio{measure.Summarize([]float64{usual.TS.Median / r.TS.Median}), false}
 	r.Warnings = append(r.Warnings, "was not measured in turn with the usual engine: its worth is the ratio of the medians, and has no interval")
 }
 
-const runSchema = "ck.bench.run/1"
+// Schema names the form of results in JSON.
+const Schema = "ck.bench.run/1"
 
-// sample is one repetition.
-type sample struct {
+// Sample is one repetition.
+type Sample struct {
 	Ns       int64         `json:"ns"`
 	TS       float64       `json:"tokens_per_s"`
 	ReadGBps float64       `json:"read_roof_gbs"` // the better of before and after; 0: not measured
@@ -109,8 +108,8 @@ type sample struct {
 	Noise    measure.Noise `json:"noise"`
 }
 
-// stepRow is a line of the steps' table.
-type stepRow struct {
+// StepRow is a line of the steps' table.
+type StepRow struct {
 	Phase   string  `json:"phase"` // "prefill of 512 rows", "decode of 1 row"
 	Name    string  `json:"step"`
 	Items   int     `json:"items"`
@@ -125,16 +124,23 @@ type stepRow struct {
 	Bytes   float64 `json:"bytes"`
 }
 
-// modelFacts is what a result says about the model.
-type modelFacts struct {
-	file, typ, hash string
-	size, params    int64
+// NewNotes are those of r's notes that are of this test alone: the others hold for all tests of the engine.
+func (r *Result) NewNotes() []string { return r.Notes[r.said:] }
+
+// Facts is what a result says about the model.
+type Facts struct {
+	File   string // its name, without folders
+	Type   string // architecture, parameters and type of the weights: "llama 1.2B Q4_K_M"
+	Hash   string // see measure.ModelHash
+	Size   int64  // bytes of the tensors
+	Params int64
 }
 
-func factsOf(m *generate.Model) (modelFacts, error) {
-	f := modelFacts{file: "built-in"}
+// FactsOf looks at a model. Errors of its metadata are *generate.InputError.
+func FactsOf(m *generate.Model) (Facts, error) {
+	f := Facts{File: "built-in"}
 	if m.Path != "" {
-		f.file = filepath.Base(m.Path)
+		f.File = filepath.Base(m.Path)
 	}
 	bytes := map[quant.Type]int64{}
 	for _, t := range m.Weights.Tensors {
@@ -142,8 +148,8 @@ func factsOf(m *generate.Model) (modelFacts, error) {
 		for _, d := range t.Shape {
 			n *= int64(d)
 		}
-		f.params += n
-		f.size += int64(len(t.Data))
+		f.Params += n
+		f.Size += int64(len(t.Data))
 		bytes[t.Type] += int64(len(t.Data))
 	}
 	arch, _, err := m.Weights.KV.String("general.architecture")
@@ -166,8 +172,8 @@ func factsOf(m *generate.Model) (modelFacts, error) {
 			kind = r.Name
 		}
 	}
-	f.typ = fmt.Sprintf("%s %s %s", arch, shortParams(f.params), kind)
-	f.hash, err = measure.ModelHash(m.Weights.Files())
+	f.Type = fmt.Sprintf("%s %s %s", arch, shortParams(f.Params), kind)
+	f.Hash, err = measure.ModelHash(m.Weights.Files())
 	return f, err
 }
 
@@ -188,16 +194,16 @@ func shortParams(n int64) string {
 }
 
 // newResult fills in what is known before the test runs.
-func (b *bench) newResult(t test) *result {
-	r := &result{Schema: runSchema, BuildCommit: b.commit, CPUInfo: b.host.CPU, Backends: "CPU", ModelFilename: b.facts.file, ModelType: b.facts.typ,
-		ModelSize: b.facts.size, ModelParams: b.facts.params, UBatch: b.o.ubatch, Threads: b.threads, TypeK: b.o.kv, TypeV: b.o.kv, Prompt: t.prompt,
-		Gen: t.gen, Depth: t.depth, TestTime: time.Now().UTC().Format(time.RFC3339), Test: t.String(), Rows: t.rows, ModelHash: b.facts.hash,
-		Tier: b.e.Tier.String(), Act: b.o.act, Packed: b.e.Packed(), Ablate: b.without.String(), Samples: []sample{}, Warnings: []string{}, Notes: []string{}, Host: &b.host}
+func (b *Runner) newResult(t Test) *Result {
+	r := &Result{Schema: Schema, BuildCommit: b.set.Commit, CPUInfo: b.host.CPU, Backends: "CPU", ModelFilename: b.facts.File, ModelType: b.facts.Type,
+		ModelSize: b.facts.Size, ModelParams: b.facts.Params, UBatch: b.set.UBatch, Threads: b.threads, TypeK: b.set.KV, TypeV: b.set.KV, Prompt: t.Prompt,
+		Gen: t.Gen, Depth: t.Depth, TestTime: time.Now().UTC().Format(time.RFC3339), Test: t.String(), Rows: t.Rows, ModelHash: b.facts.Hash,
+		Tier: b.e.Tier.String(), Act: b.set.Act, Packed: b.e.Packed(), Ablate: b.without.String(), Samples: []Sample{}, Warnings: []string{}, Notes: []string{}, Host: &b.host}
 	return r
 }
 
 // finish computes what follows from the samples.
-func (b *bench) finish(r *result, w testWork) {
+func (b *Runner) finish(r *Result, w testWork) {
 	var ts, ns []float64
 	for _, s := range r.Samples {
 		ts, ns = append(ts, s.TS), append(ns, float64(s.Ns))

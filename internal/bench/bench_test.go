@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -11,30 +11,33 @@ import (
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/plan"
-	"ck/internal/testkit"
 )
 
-// builtinBench is a bench of the built-in model with one worker and no roofs.
-func builtinBench(t *testing.T) *bench {
+// nobody is told what happens.
+var nobody = Events{Info: func(string) {}, Warn: func(string) {}, Opened: func() {}, Repetition: func() {}}
+
+// builtinBench measures the built-in model with one worker and no roofs.
+func builtinBench(t *testing.T) *Runner {
 	t.Helper()
 	m, err := generate.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	p := newProgram()
-	o := &p.run.engineFlags
-	p.run.noRoof, p.run.reps = true, 3
-	e, err := engine.Open(m.Weights, p.engineOptions(o, 1))
+	facts, err := FactsOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Open(m.Weights, engine.Options{Threads: 1, UBatch: engine.UBatchDefault})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	b, err := p.newBench(context.Background(), m, e, o)
+	b, err := New(context.Background(), facts, e, Settings{NoRoof: true, Reps: 3, UBatch: engine.UBatchDefault}, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.close)
+	t.Cleanup(b.Close)
 	return b
 }
 
@@ -45,18 +48,17 @@ func TestNoRoomForRoofs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	p := newProgram()
-	e, err := engine.Open(m.Weights, p.engineOptions(&p.run.engineFlags, 1))
+	e, err := engine.Open(m.Weights, engine.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
 	e.Machine.MemTotal, e.Machine.MemFree = 1<<30, 30<<20
-	b, err := p.newBench(t.Context(), m, e, &p.run.engineFlags)
+	b, err := New(t.Context(), Facts{}, e, Settings{UBatch: 512}, nobody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.close()
+	defer b.Close()
 	if b.roofs != nil || !strings.Contains(strings.Join(b.notes, "\n"), "the roofs are not measured") {
 		t.Errorf("roofs %v, notes %q", b.roofs, b.notes)
 	}
@@ -70,19 +72,19 @@ const (
 
 func TestWork(t *testing.T) {
 	b := builtinBench(t)
-	w, err := b.work(test{gen: 10, rows: 1, depth: 5})
+	w, err := b.work(Test{Gen: 10, Rows: 1, Depth: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := 10 * 2.0 * (5*layerWeights + headWeights); w.ops != want || w.kind != "f32" {
 		t.Errorf("ten tokens take %g operations of %s, want %g", w.ops, w.kind, want)
 	}
-	// Panels have 64 rows: 172 become 192, 32 become 64. Keys and values: 5 layers of 2*4*8 halves at 10.5 positions on average.
+	// Panels have 64 Rows: 172 become 192, 32 become 64. Keys and values: 5 layers of 2*4*8 halves at 10.5 positions on average.
 	panels := 2.0 * (5*(64*64+2*64*64+64*64+2*192*64+64*172) + headWeights)
 	if want := 10 * (panels + 10.5*5*2*4*8*2); math.Abs(w.bytes-want) > 0.05*want {
 		t.Errorf("ten tokens read %g bytes, want about %g", w.bytes, want)
 	}
-	p, err := b.work(test{prompt: 100, rows: 1})
+	p, err := b.work(Test{Prompt: 100, Rows: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +103,10 @@ func TestWork(t *testing.T) {
 
 func TestMeasure(t *testing.T) {
 	b := builtinBench(t)
-	for _, x := range []test{{prompt: 20, rows: 1}, {gen: 3, rows: 4, depth: 6}, {prompt: 8, gen: 2, rows: 1}} {
+	for _, x := range []Test{{Prompt: 20, Rows: 1}, {Gen: 3, Rows: 4, Depth: 6}, {Prompt: 8, Gen: 2, Rows: 1}} {
 		done := 0
-		r, err := b.measure(x, func() { done++ })
+		b.ev.Repetition = func() { done++ }
+		r, err := b.Measure(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +114,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s: %+v", x, r)
 		}
 		for _, s := range r.Samples {
-			if want := float64(x.tokens()) / (float64(s.Ns) / 1e9); math.Abs(s.TS-want) > 1e-6*want || s.Share != 0 {
+			if want := float64(x.Tokens()) / (float64(s.Ns) / 1e9); math.Abs(s.TS-want) > 1e-6*want || s.Share != 0 {
 				t.Errorf("%s: %g tokens/s in %d ns", x, s.TS, s.Ns)
 			}
 		}
@@ -121,20 +124,24 @@ func TestMeasure(t *testing.T) {
 // Variants run in turn with the engine, each as often as it, and leave its sequences as they were.
 func TestMeasureVariants(t *testing.T) {
 	b := builtinBench(t)
-	if _, err := b.measure(test{gen: 2, rows: 1}, func() {}); err != nil {
+	if _, err := b.Measure(Test{Gen: 2, Rows: 1}); err != nil {
 		t.Fatal(err)
 	}
-	o := runOptions{ablate: "prefetch, fuse,huge,pack,all,fuse"}
-	off, err := o.ablations()
-	if err != nil || len(off) != 5 {
-		t.Fatal(off, err)
+	off := []engine.Ablation{}
+	for _, name := range []string{"prefetch", "fuse", "huge", "pack", "all"} {
+		a, ok := engine.ParseAblation(name)
+		if !ok {
+			t.Fatal(name)
+		}
+		off = append(off, a)
 	}
 	if _, err := b.vary(off); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []test{{prompt: 20, rows: 1}, {gen: 3, rows: 2, depth: 6}} {
+	for _, x := range []Test{{Prompt: 20, Rows: 1}, {Gen: 3, Rows: 2, Depth: 6}} {
 		done := 0
-		rs, err := b.measureAll(x, func() { done++ })
+		b.ev.Repetition = func() { done++ }
+		rs, err := b.MeasureAll(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,17 +168,12 @@ func TestMeasureVariants(t *testing.T) {
 	if n := b.e.CacheUsedBytes(); n != 0 {
 		t.Errorf("%d bytes of the cache are in use", n)
 	}
-	for _, bad := range []runOptions{{ablate: "speed"}, {ablate: "fuse,"}, {ablate: "pack", engineFlags: engineFlags{noPack: true}}, {ablate: "fuse", noWarmup: true}} {
-		if off, err := bad.ablations(); err == nil {
-			t.Errorf("%q: %v", bad.ablate, off)
-		}
-	}
 }
 
 // The steps' shares add up to all of the time, every matmul has its work, and the folded stacks hold the same nanoseconds.
 func TestProfile(t *testing.T) {
 	b := builtinBench(t)
-	phases, err := b.profilePhases(test{prompt: 20, gen: 4, rows: 1})
+	phases, err := b.profilePhases(Test{Prompt: 20, Gen: 4, Rows: 1})
 	if err != nil || len(phases) != 2 {
 		t.Fatal(len(phases), err)
 	}
@@ -216,17 +218,4 @@ func TestProfile(t *testing.T) {
 	if b.plans[plan.Many] == nil || b.plans[plan.One] == nil {
 		t.Error("plans of both phases")
 	}
-}
-
-// FuzzReadResults: any bytes are results or an error.
-func FuzzReadResults(tf *testing.F) {
-	f := testkit.Fuzz(tf)
-	f.Add(`{"schema":"ck.bench.run/1","results":[{"samples":[{"share":0.5}]}]}`)
-	f.Add(`{"schema":"ck.bench.run/1","results":[null]}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		rs, err := readResults("x", strings.NewReader(text))
-		if err == nil {
-			compareResults(rs, rs, false, 0.05, 0.05)
-		}
-	})
 }

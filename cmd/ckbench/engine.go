@@ -1,0 +1,90 @@
+package main
+
+import (
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/bench"
+	"ck/internal/cli"
+	"ck/internal/engine"
+	"ck/internal/quant"
+)
+
+// engineFlags are the flags of commands that open an engine.
+type engineFlags struct {
+	threads string // list
+	ubatch  int
+	kv, act string
+	noPack  bool
+}
+
+func (o *engineFlags) flags(c *cobra.Command) {
+	g := cli.NewGroup(c.Flags(), "Engine")
+	g.Text(&o.threads, "threads", "t", "", "LIST", "numbers of workers: 2 or 1,2,4 or 1-8; default: what the machine and its limits grant")
+	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
+	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
+	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
+	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
+}
+
+// threadList is the list of -t; one zero means the engine's choice.
+func (o *engineFlags) threadList() ([]int, error) {
+	if o.threads == "" {
+		return []int{0}, nil
+	}
+	return parseList("-t/--threads", o.threads, 1, 4096)
+}
+
+// engineOptions is what an engine is opened with, but for its threads.
+func (p *program) engineOptions(o *engineFlags) engine.Options {
+	c := &p.app.Common
+	kv, _ := quant.Parse(o.kv) // one of the flag's words
+	return engine.Options{Tier: c.CPU, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack,
+		MemLimit: c.MemLimit}
+}
+
+// settings are those of a measurement.
+func (p *program) settings(o *engineFlags, reps int) bench.Settings {
+	return bench.Settings{Reps: reps, UBatch: o.ubatch, KV: o.kv, Act: o.act, Commit: commit()}
+}
+
+// events tells of a measurement on stderr.
+func (p *program) events(bar *cli.Progress) bench.Events {
+	done := int64(0)
+	return bench.Events{
+		Info:       func(text string) { p.app.Info("%s", text) },
+		Warn:       func(text string) { p.app.Warn("%s", text) },
+		Opened:     func() {},
+		Repetition: func() { done++; bar.At(done) },
+	}
+}
+
+// explain says on stderr what disturbed a test.
+func (p *program) explain(r *bench.Result) {
+	for _, s := range r.Warnings {
+		p.app.Warn("%s, %d threads: %s", r.Name(), r.Threads, s)
+	}
+	for _, s := range r.NewNotes() {
+		p.app.Info("%s, %d threads: %s", r.Name(), r.Threads, s)
+	}
+	if n := r.Counts; n != nil {
+		p.app.Info("%s, %d threads: a token takes %.4g instructions, %.4g cycles, %.4g cache misses", r.Name(), r.Threads, n.Instructions, n.Cycles,
+			n.CacheMisses)
+	}
+}
+
+// commit is the one that the program was built from, as far as known.
+func commit() string {
+	if cli.Commit != "" {
+		return cli.Commit
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return "unknown"
+}
