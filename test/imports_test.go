@@ -18,6 +18,7 @@ var mayImport = map[string][]string{
 	// assembly knows nothing of the project
 	"asm/attn": {}, "asm/clone": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
 	// formats and text
+	"internal/humanize": {},
 	"internal/jsonfile": {}, "internal/mapfile": {}, "internal/quant": {}, "internal/template": {},
 	"internal/tokenizer":   {"internal/jsonfile"},
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},

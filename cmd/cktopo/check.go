@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
+	"ck/internal/humanize"
 )
 
 func (p *program) checkCommand() {
@@ -182,11 +183,11 @@ func (r *report) write(w io.Writer, plain bool, columns int) error {
 // summary is the count of what was looked at and found: the same on the page and in the report, but for what only check measures, which it
 // names apart.
 func (r *report) summary() string {
-	found := plural(len(r.Findings), "finding")
+	found := humanize.Plural(len(r.Findings), "finding")
 	if n := r.byMeasuring(); n > 0 {
 		found += fmt.Sprintf(" (%d by measuring)", n)
 	}
-	return fmt.Sprintf("%s looked at, %s, %d serious", plural(r.LookedAt, "thing"), found, r.Matters)
+	return fmt.Sprintf("%s looked at, %s, %d serious", humanize.Plural(r.LookedAt, "thing"), found, r.Matters)
 }
 
 // byMeasuring is how many findings rest on a measurement, which the page does not make.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ck/internal/cli"
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -64,12 +65,12 @@ func (m memoryBox) text() string {
 	if m.bytes == 0 {
 		return "no memory"
 	}
-	text := size(m.bytes)
+	text := humanize.IBytes(m.bytes)
 	if m.kind != topo.None {
 		text += " " + string(m.kind)
 	}
 	if m.cache > 0 {
-		text += " cached by " + size(m.cache)
+		text += " cached by " + humanize.IBytes(m.cache)
 	}
 	if !m.allowed {
 		text += ", not allowed"
@@ -167,19 +168,19 @@ func put(m map[int]map[int]bool, k, v int) {
 
 // summary is the machine in one line.
 func summary(s *topo.Survey) string {
-	parts := []string{plural(len(s.CPUs), "CPU")}
+	parts := []string{humanize.Plural(len(s.CPUs), "CPU")}
 	if s.Cores > 0 {
-		parts = append([]string{plural(s.Cores, "core")}, parts...)
+		parts = append([]string{humanize.Plural(s.Cores, "core")}, parts...)
 	}
 	if len(s.Packages) > 0 {
-		parts = append([]string{plural(len(s.Packages), "package")}, parts...)
+		parts = append([]string{humanize.Plural(len(s.Packages), "package")}, parts...)
 	}
-	parts = append(parts, plural(len(s.Nodes), "node"))
+	parts = append(parts, humanize.Plural(len(s.Nodes), "node"))
 	if s.SubNUMA != "" {
 		parts = append(parts, s.SubNUMA)
 	}
 	if s.MemTotal > 0 {
-		parts = append(parts, size(s.MemTotal))
+		parts = append(parts, humanize.IBytes(s.MemTotal))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -228,7 +229,7 @@ func fillOuter(s *topo.Survey, o *outer) {
 		}
 		l.groups = nil
 		for _, set := range sets {
-			g := coreGroup{label: fmt.Sprintf("L%d %s", level, told(set.Bytes))}
+			g := coreGroup{label: fmt.Sprintf("L%d %s", level, humanize.IBytesTold(set.Bytes))}
 			for _, c := range cores {
 				if slices.Contains(set.CPUs, c.cpus[0]) {
 					g.cores = append(g.cores, c)
@@ -249,7 +250,7 @@ func fillOuter(s *topo.Survey, o *outer) {
 	slices.Sort(all)
 	for _, set := range s.CacheSets {
 		if n := len(common(set.CPUs, all)); n > 0 && n == len(all) && set.Type != "instruction" {
-			o.notes = append(o.notes, fmt.Sprintf("L%d %s", set.Level, told(set.Bytes)))
+			o.notes = append(o.notes, fmt.Sprintf("L%d %s", set.Level, humanize.IBytesTold(set.Bytes)))
 		}
 	}
 }
@@ -324,7 +325,7 @@ func common(a, b []int) []int {
 func commonCaches(s *topo.Survey) []string {
 	var out []string
 	for _, c := range s.Caches {
-		text := fmt.Sprintf("%s %s", cacheName(c), told(c.Bytes))
+		text := fmt.Sprintf("%s %s", cacheName(c), humanize.IBytesTold(c.Bytes))
 		if c.CPUs > 1 {
 			text += fmt.Sprintf(" for %d CPUs", c.CPUs)
 		}
@@ -434,11 +435,11 @@ func leafText(s *topo.Survey, l *leaf, limit int) textBox {
 	if l.memory != nil {
 		b.lines = append(b.lines, l.memory.text())
 	}
-	text := plural(l.cores, "core")
+	text := humanize.Plural(l.cores, "core")
 	if len(l.cpus) > l.cores {
 		text += fmt.Sprintf(", %d CPUs", len(l.cpus))
 	}
-	b.lines = append(b.lines, text, "CPUs "+shortList(l.cpus, min(limit, listWidth)-5))
+	b.lines = append(b.lines, text, "CPUs "+humanize.ShortList(l.cpus, min(limit, humanize.ListColumns)-5))
 	b.lines = append(b.lines, groupLines(s, l.groups, limit)...)
 	return b
 }
@@ -507,7 +508,7 @@ func legend(s *topo.Survey, columns int) []string {
 		parts = append(parts, "□ not allowed to this process")
 	}
 	if len(s.Offline) > 0 {
-		parts = append(parts, plural(len(s.Offline), "CPU")+" offline, not drawn")
+		parts = append(parts, humanize.Plural(len(s.Offline), "CPU")+" offline, not drawn")
 	}
 	var lines []string
 	line := parts[0]

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -91,7 +92,7 @@ func (p *program) gather(file string) error {
 		return p.app.PrintJSON(g)
 	}
 	if !p.app.Common.Quiet {
-		p.app.Note("%s: %s, %s; left out of %d, %d could not be read", file, plural(g.Files, "file"), size(g.Bytes),
+		p.app.Note("%s: %s, %s; left out of %d, %d could not be read", file, humanize.Plural(g.Files, "file"), humanize.IBytes(g.Bytes),
 			len(g.Redacted), len(g.Unreadable))
 	}
 	return nil
@@ -276,7 +277,7 @@ func (r *recorder) archive(host string) (*treeCopy, error) {
 			t.unreadable = append(t.unreadable, name+": "+reason(k.err))
 			data = nil
 		case len(data) > maxGatherFile:
-			t.unreadable = append(t.unreadable, fmt.Sprintf("%s: longer than %s, cut", name, size(maxGatherFile)))
+			t.unreadable = append(t.unreadable, fmt.Sprintf("%s: longer than %s, cut", name, humanize.IBytes(maxGatherFile)))
 			data = data[:maxGatherFile]
 		}
 		clean := redact(name, data, host)
@@ -302,7 +303,7 @@ func (r *recorder) archive(host string) (*treeCopy, error) {
 	}
 	if t.bytes > maxGatherBytes || len(t.entries) > maxGatherEntries {
 		return nil, cli.Resource("the files that tell of this machine are %s in %d entries; at most %s in %d are gathered",
-			size(t.bytes), len(t.entries), size(maxGatherBytes), maxGatherEntries)
+			humanize.IBytes(t.bytes), len(t.entries), humanize.IBytes(maxGatherBytes), maxGatherEntries)
 	}
 	if len(t.unreadable) > 0 {
 		t.entries["errors.txt"] = tarEntry{kind: tar.TypeReg, data: []byte(strings.Join(t.unreadable, "\n") + "\n")}

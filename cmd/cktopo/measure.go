@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ck/internal/humanize"
 	"ck/internal/measure"
 	"ck/internal/numa"
 	"ck/internal/team"
@@ -363,7 +364,7 @@ func (h *figures) pages(s *topo.Survey, cpus []int) error {
 	}
 	h.Small, h.HugeShare = a, max(0, share)
 	if h.HugeShare < 0.1 {
-		return fmt.Errorf("huge pages: the kernel gave none (transparent_hugepage/enabled is %s)", orNot(s.Settings.THP))
+		return fmt.Errorf("huge pages: the kernel gave none (transparent_hugepage/enabled is %s)", humanize.OrNot(s.Settings.THP))
 	}
 	h.Huge = b
 	return nil
@@ -516,27 +517,6 @@ func vmstat() map[string]int64 {
 	return out
 }
 
-// Texts of figures.
-
-func rate(v float64) string  { return fmt.Sprintf("%.1f GB/s", v/1e9) }
-func hertz(v float64) string { return fmt.Sprintf("%.2f GHz", v/1e9) }
-
-func ops(v float64) string {
-	if v >= 1e12 {
-		return fmt.Sprintf("%.2f TOP/s", v/1e12)
-	}
-	return fmt.Sprintf("%.0f GOP/s", v/1e9)
-}
-
-func milliseconds(v float64) string { return fmt.Sprintf("%.0f ms", v*1e3) }
-
-func nanoseconds(v float64) string {
-	if v >= 1e-6 {
-		return fmt.Sprintf("%.1f us", v*1e6)
-	}
-	return fmt.Sprintf("%.0f ns", v*1e9)
-}
-
 // clockText is the frequency of a busy core beside what the system says.
 func clockText(s *subject) string {
 	h := s.here
@@ -544,9 +524,9 @@ func clockText(s *subject) string {
 	case h.Clock == 0:
 		return ""
 	case h.Stated == 0:
-		return "a busy core runs at " + hertz(h.Clock)
+		return "a busy core runs at " + humanize.Hertz(h.Clock)
 	}
-	return fmt.Sprintf("a busy core runs at %s; %s says %s", hertz(h.Clock), h.StatedBy, hertz(h.Stated))
+	return fmt.Sprintf("a busy core runs at %s; %s says %s", humanize.Hertz(h.Clock), h.StatedBy, humanize.Hertz(h.Stated))
 }
 
 // scaling is how much slower cores compute when all of them do.
@@ -555,7 +535,7 @@ func scaling(s *subject) string {
 	if h.OpsOne == 0 || h.OpsAll == 0 || h.Threads < 2 {
 		return ""
 	}
-	return fmt.Sprintf("%s compute %.1f times as fast as one, for a few milliseconds", plural(h.Threads, "core"), h.OpsAll/h.OpsOne)
+	return fmt.Sprintf("%s compute %.1f times as fast as one, for a few milliseconds", humanize.Plural(h.Threads, "core"), h.OpsAll/h.OpsOne)
 }
 
 // throttling is what workers get under the quota.
@@ -564,7 +544,7 @@ func throttling(s *subject) string {
 	if h.Got == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s got the time of %.2f CPUs and stood still for up to %s", plural(h.Threads, "worker"), h.Got, milliseconds(h.Pause))
+	return fmt.Sprintf("%s got the time of %.2f CPUs and stood still for up to %s", humanize.Plural(h.Threads, "worker"), h.Got, humanize.Milliseconds(h.Pause))
 }
 
 // smallAndHuge compares the sizes of pages.
@@ -574,7 +554,7 @@ func smallAndHuge(s *subject) string {
 		return ""
 	}
 	return fmt.Sprintf("one core reads pages of 4 KiB at %s, huge pages at %s; a jump to another page takes %s instead of %s",
-		rate(a.Read), rate(b.Read), nanoseconds(a.Walk), nanoseconds(b.Walk))
+		humanize.GBps(a.Read), humanize.GBps(b.Read), humanize.Nanoseconds(a.Walk), humanize.Nanoseconds(b.Walk))
 }
 
 // section is the figures as a part of the report.
@@ -592,22 +572,22 @@ func (h *figures) section() section {
 		}
 		return text(v)
 	}
-	parts("clock", "one busy core", or(h.Clock, hertz), "after a rest", or(h.ClockFirst, hertz), h.StatedBy+" says", or(h.Stated, hertz))
-	all := plural(h.Threads, "core")
+	parts("clock", "one busy core", or(h.Clock, humanize.Hertz), "after a rest", or(h.ClockFirst, humanize.Hertz), h.StatedBy+" says", or(h.Stated, humanize.Hertz))
+	all := humanize.Plural(h.Threads, "core")
 	if h.Threads < 2 {
 		all = "all cores"
 	}
 	channel := func(float64) string { return "38.4 GB/s (published)" }
-	parts("memory", "one core reads", or(h.ReadOne, rate), all+" read", or(h.ReadAll, rate), "a channel of DDR5-4800 carries", or(h.ReadAll, channel))
-	parts("8-bit integers", "one core", or(h.OpsOne, ops), all, or(h.OpsAll, ops))
-	parts("threads of a core", "one reads", or(h.Alone.Read, rate), "two read", or(h.Siblings.Read, rate), "one computes", or(h.Alone.Ops, ops),
-		"two compute", or(h.Siblings.Ops, ops))
-	parts("pages of 4 KiB", "read at", or(h.Small.Read, rate), "a jump", or(h.Small.Walk, nanoseconds), "first use of 1 GiB", or(h.Small.Touch, milliseconds))
-	parts("huge pages", "read at", or(h.Huge.Read, rate), "a jump", or(h.Huge.Walk, nanoseconds), "first use of 1 GiB", or(h.Huge.Touch, milliseconds),
+	parts("memory", "one core reads", or(h.ReadOne, humanize.GBps), all+" read", or(h.ReadAll, humanize.GBps), "a channel of DDR5-4800 carries", or(h.ReadAll, channel))
+	parts("8-bit integers", "one core", or(h.OpsOne, humanize.Ops), all, or(h.OpsAll, humanize.Ops))
+	parts("threads of a core", "one reads", or(h.Alone.Read, humanize.GBps), "two read", or(h.Siblings.Read, humanize.GBps), "one computes", or(h.Alone.Ops, humanize.Ops),
+		"two compute", or(h.Siblings.Ops, humanize.Ops))
+	parts("pages of 4 KiB", "read at", or(h.Small.Read, humanize.GBps), "a jump", or(h.Small.Walk, humanize.Nanoseconds), "first use of 1 GiB", or(h.Small.Touch, humanize.Milliseconds))
+	parts("huge pages", "read at", or(h.Huge.Read, humanize.GBps), "a jump", or(h.Huge.Walk, humanize.Nanoseconds), "first use of 1 GiB", or(h.Huge.Touch, humanize.Milliseconds),
 		"given", or(h.HugeShare, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }))
-	parts("quota", "time got", or(h.Got, func(v float64) string { return fmt.Sprintf("%.2f CPUs", v) }), "longest pause", or(h.Pause, milliseconds))
-	parts("kernel", "a system call", or(h.Syscall, nanoseconds), "a look at the clock", or(h.Now, nanoseconds))
-	parts("model's pages", "a near core reads", or(h.Near, rate), "a far core reads", or(h.Far, rate))
+	parts("quota", "time got", or(h.Got, func(v float64) string { return fmt.Sprintf("%.2f CPUs", v) }), "longest pause", or(h.Pause, humanize.Milliseconds))
+	parts("kernel", "a system call", or(h.Syscall, humanize.Nanoseconds), "a look at the clock", or(h.Now, humanize.Nanoseconds))
+	parts("model's pages", "a near core reads", or(h.Near, humanize.GBps), "a far core reads", or(h.Far, humanize.GBps))
 	parts("meanwhile", "stolen", fmt.Sprintf("%.1f %%", 100*h.Noise.Steal), "other processes on", fmt.Sprintf("%.1f CPUs", h.Noise.OtherLoad),
 		"took", fmt.Sprintf("%.1f s", h.Seconds))
 	for i, why := range h.Why {

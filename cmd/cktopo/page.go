@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"ck/internal/cli"
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -87,7 +88,7 @@ func (f *fact) add(properties ...any) {
 		case string:
 			text = v
 		case bool:
-			text = yesNo(v)
+			text = humanize.YesNo(v)
 		case int:
 			if v >= 0 {
 				text = strconv.Itoa(v)
@@ -201,7 +202,7 @@ type page struct {
 
 // writePage prints the page of a machine.
 func writePage(w io.Writer, s *topo.Survey, plain bool, columns int) error {
-	p := page{s, plain, max(24, listWidth+columns-pageWidth)}
+	p := page{s, plain, max(24, humanize.ListColumns+columns-pageWidth)}
 	return writeSections(w, []section{p.machine(), p.limits(), p.packages(), p.memory(), p.distances(), p.caches(), p.cores(), p.isa(), p.huge(),
 		p.settings(), p.accelerators(), p.cxl(), p.rdma(), p.power(), p.thermal(), p.resctrl(), p.missing(), p.findings()}, plain, columns)
 }
@@ -209,9 +210,9 @@ func writePage(w io.Writer, s *topo.Survey, plain bool, columns int) error {
 // numbers is a list of numbers of CPUs or nodes.
 func (p page) numbers(ids []int) string {
 	if p.full && len(ids) > 0 {
-		return strings.Join(ranges(ids), ",")
+		return strings.Join(humanize.Ranges(ids), ",")
 	}
-	return shortList(ids, p.list)
+	return humanize.ShortList(ids, p.list)
 }
 
 // shownMissing is how many sentences of what is missing people are shown.
@@ -221,7 +222,7 @@ func (p page) missing() section {
 	sec := section{name: "missing"}
 	for i, m := range p.s.Missing {
 		if i == shownMissing && !p.full {
-			sec.add("more", plural(len(p.s.Missing)-i, "sentence")+"; --plain has all")
+			sec.add("more", humanize.Plural(len(p.s.Missing)-i, "sentence")+"; --plain has all")
 			break
 		}
 		sec.add(strconv.Itoa(i+1), m)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -23,14 +24,14 @@ func (p page) accelerators() section {
 		}
 		sec.addThing(a.Name, "type", a.Type, "state", a.State, "PCI", strings.Join(strings.Fields(a.PCI+" "+a.PCIVendor+" "+a.PCIDevice), " "),
 			"version", a.Version, "node", a.Node, "groups", a.MaxGroups, "queues", a.MaxQueues,
-			"engines", a.MaxEngines, "engines in groups", a.Engines, "groups of engines", engines, "entries", a.QueueSizes, "transfer", told(a.MaxTransfer), "batch", batch,
+			"engines", a.MaxEngines, "engines in groups", a.Engines, "groups of engines", engines, "entries", a.QueueSizes, "transfer", humanize.IBytesTold(a.MaxTransfer), "batch", batch,
 			"read buffers", a.ReadBuffers, "read buffer limit", a.ReadBufferLimit, "shared virtual memory", a.PASID, "configurable", a.Configurable,
 			"clients", a.Clients, "major", a.Major, "operations", p.mask(a.OpCap), "capabilities", a.GenCap, "command status", a.CmdStatus, "errors", p.mask(a.Errors))
 		for _, g := range a.Groups {
 			if !p.full && len(g.Engines)+len(g.Queues) == 0 {
 				continue
 			}
-			sec.addThing(g.Name, "engines", orNone(strings.Join(g.Engines, " ")), "queues", orNone(strings.Join(g.Queues, " ")),
+			sec.addThing(g.Name, "engines", humanize.OrNone(strings.Join(g.Engines, " ")), "queues", humanize.OrNone(strings.Join(g.Queues, " ")),
 				"traffic class A", g.TrafficClassA, "traffic class B", g.TrafficClassB, "uses the read buffer limit", g.UseReadBufferLimit,
 				"read buffers allowed", g.ReadBuffersAllowed, "reserved", g.ReadBuffersReserved, "descriptors in progress", g.DescProgressLimit,
 				"batches in progress", g.BatchProgressLimit)
@@ -42,7 +43,7 @@ func (p page) accelerators() section {
 			}
 			sec.addThing(q.Name, "state", q.State, "mode", q.Mode, "type", q.Type, "label", q.Label, "driver", q.Driver, "group", q.Group,
 				"entries", q.Size, "threshold", q.Threshold, "priority", q.Priority, "minor", q.Minor, "in use", q.Occupancy,
-				"block on fault", q.BlockOnFault, "address translation", !q.ATSDisable, "retries", q.EnqcmdsRetries, "transfer", told(q.MaxTransfer),
+				"block on fault", q.BlockOnFault, "address translation", !q.ATSDisable, "retries", q.EnqcmdsRetries, "transfer", humanize.IBytesTold(q.MaxTransfer),
 				"batch", q.MaxBatch, "clients", q.Clients, "operations", p.mask(q.OpConfig), "device", q.Device, "usable", q.Usable, why, q.Why)
 		}
 	}
@@ -62,12 +63,12 @@ func (p page) mask(s string) string {
 func (p page) cxl() section {
 	sec, c := section{name: "CXL and DAX"}, &p.s.CXL
 	for _, m := range c.Memories {
-		f := sec.addThing(m.Name, "volatile", size(m.RAMBytes), "persistent", size(m.PMEMBytes), "firmware", m.Firmware, "node", m.Node)
+		f := sec.addThing(m.Name, "volatile", humanize.IBytes(m.RAMBytes), "persistent", humanize.IBytes(m.PMEMBytes), "firmware", m.Firmware, "node", m.Node)
 		if m.LabelBytes > 0 {
-			f.add("labels", size(m.LabelBytes))
+			f.add("labels", humanize.IBytes(m.LabelBytes))
 		}
 		if m.PayloadMax > 0 {
-			f.add("mailbox", size(m.PayloadMax))
+			f.add("mailbox", humanize.IBytes(m.PayloadMax))
 		}
 		f.add("device", m.Device)
 	}
@@ -81,21 +82,21 @@ func (p page) cxl() section {
 		}
 	}
 	for _, d := range c.Decoders {
-		f := sec.addThing(d.Name, "type", d.Type, "address", address(d.Start), "size", told(d.Bytes), "locked", d.Locked, "for", d.TargetType,
-			"targets", strings.Join(ranges(d.Targets), " "), "ways", d.Ways, "granularity", told(int64(d.Granularity)),
+		f := sec.addThing(d.Name, "type", d.Type, "address", address(d.Start), "size", humanize.IBytesTold(d.Bytes), "locked", d.Locked, "for", d.TargetType,
+			"targets", strings.Join(humanize.Ranges(d.Targets), " "), "ways", d.Ways, "granularity", humanize.IBytesTold(int64(d.Granularity)),
 			"can", strings.Join(d.Capabilities, " "),
 			"next region", strings.Join(strings.Fields(d.CreateRAM+" "+d.CreatePMEM), " "), "mode", d.Mode)
 		if d.DPAStart >= 0 && d.DPASize > 0 {
-			f.add("on the device", address(d.DPAStart)+", "+size(d.DPASize))
+			f.add("on the device", address(d.DPAStart)+", "+humanize.IBytes(d.DPASize))
 		}
 		f.add("region", d.Region)
 	}
 	for _, r := range c.Regions {
-		sec.addThing(r.Name, "size", told(r.Bytes), "address", address(r.Resource), "ways", r.Ways, "granularity", told(int64(r.Granularity)), "mode", r.Mode,
+		sec.addThing(r.Name, "size", humanize.IBytesTold(r.Bytes), "address", address(r.Resource), "ways", r.Ways, "granularity", humanize.IBytesTold(int64(r.Granularity)), "mode", r.Mode,
 			"committed", r.Committed, "targets", strings.Join(r.Targets, " "), "dax device", r.DAX, "as node", r.TargetNode)
 	}
 	for _, d := range c.DAX {
-		sec.addThing(d.Name, "size", told(d.Bytes), "alignment", told(d.Align), "address", address(d.Resource), "driver", d.Driver, "node", d.Node, "target node", d.TargetNode)
+		sec.addThing(d.Name, "size", humanize.IBytesTold(d.Bytes), "alignment", humanize.IBytesTold(d.Align), "address", address(d.Resource), "driver", d.Driver, "node", d.Node, "target node", d.TargetNode)
 	}
 	return sec
 }
@@ -112,7 +113,7 @@ func (p page) rdma() section {
 	sec := section{name: "RDMA"}
 	for _, r := range p.s.RDMA {
 		f := sec.addThing(fmt.Sprintf("%s port %d", r.Device, r.Port), "state", r.State, "physical", r.Physical, "link", r.Link, "rate", r.Rate,
-			"node", r.Node, "near CPUs", strings.Join(ranges(r.LocalCPUs), ","), "type", r.Type, "node type", r.NodeType, "hardware", r.Hardware,
+			"node", r.Node, "near CPUs", strings.Join(humanize.Ranges(r.LocalCPUs), ","), "type", r.Type, "node type", r.NodeType, "hardware", r.Hardware,
 			"board", r.Board, "PCI", strings.TrimSpace(r.PCIVendor+" "+r.PCIDevice), "firmware", r.Firmware, "verbs", r.Verbs,
 			"network devices", strings.Join(r.NetDevices, " "), "LID", r.LID, "LID mask", r.LIDMask, "manager's LID", r.SMLID,
 			"service level", r.SMSL, "capabilities", r.Capabilities, "GID types", strings.Join(r.GIDTypes, " and "))
@@ -178,7 +179,7 @@ func (p page) resctrl() section {
 	if r == nil {
 		return sec
 	}
-	sec.add("counters", orNot(strings.Join(r.Features, " ")))
+	sec.add("counters", humanize.OrNot(strings.Join(r.Features, " ")))
 	if r.RMIDs > 0 {
 		sec.add("groups", fmt.Sprintf("%d of at most %d are counted apart", r.Groups, r.RMIDs))
 	}
@@ -201,5 +202,5 @@ func counted(n int64) string {
 	if n < 0 {
 		return "unavailable"
 	}
-	return size(n)
+	return humanize.IBytes(n)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ck/internal/humanize"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/quant"
@@ -14,9 +15,9 @@ import (
 
 func (p page) machine() section {
 	s, sec := p.s, section{name: "machine"}
-	sec.add("CPU", orNot(s.Model))
-	sec.add("architecture", orNot(s.Arch))
-	sec.add("kernel", orNot(s.Kernel))
+	sec.add("CPU", humanize.OrNot(s.Model))
+	sec.add("architecture", humanize.OrNot(s.Arch))
+	sec.add("kernel", humanize.OrNot(s.Kernel))
 	if s.Settings.Hypervisor {
 		sec.add("hypervisor", "yes: a virtual machine, which sees what the hypervisor shows")
 	}
@@ -41,16 +42,16 @@ func (p page) machine() section {
 	}
 	sec.add("CPUs", fmt.Sprintf("%d online: %s", len(online), p.numbers(online)))
 	if len(s.Offline) > 0 {
-		sec.add("offline", plural(len(s.Offline), "CPU")+": "+p.numbers(s.Offline))
+		sec.add("offline", humanize.Plural(len(s.Offline), "CPU")+": "+p.numbers(s.Offline))
 	}
 	if n := len(s.Possible); n > len(s.Present) && len(s.Present) > 0 {
-		sec.add("could be added", plural(n-len(s.Present), "CPU"))
+		sec.add("could be added", humanize.Plural(n-len(s.Present), "CPU"))
 	}
 	sec.add("nodes", nodesText(s))
 	sec.add("cut", s.SubNUMA)
-	text := told(s.MemTotal)
+	text := humanize.IBytesTold(s.MemTotal)
 	if s.MemFree > 0 {
-		text += ", " + size(s.MemFree) + " available"
+		text += ", " + humanize.IBytes(s.MemFree) + " available"
 	}
 	sec.add("memory", text)
 	return sec
@@ -89,13 +90,13 @@ func nodesText(s *topo.Survey) string {
 
 func (p page) limits() section {
 	s, sec := p.s, section{name: "limits"}
-	allowed := plural(len(s.Affinity), "CPU") + ": " + p.numbers(s.Affinity)
+	allowed := humanize.Plural(len(s.Affinity), "CPU") + ": " + p.numbers(s.Affinity)
 	if len(s.Affinity) == len(s.CPUs) {
 		allowed = "all CPUs"
 	}
 	sec.add("allowed", allowed)
 	if len(s.Disallowed) > 0 {
-		sec.add("not allowed", plural(len(s.Disallowed), "CPU")+": "+p.numbers(s.Disallowed))
+		sec.add("not allowed", humanize.Plural(len(s.Disallowed), "CPU")+": "+p.numbers(s.Disallowed))
 	}
 	if len(s.DisallowedNodes) > 0 {
 		sec.add("nodes not allowed", p.numbers(s.DisallowedNodes))
@@ -109,7 +110,7 @@ func (p page) limits() section {
 		sec.add("memory limit", "none")
 	}
 	for _, l := range s.Limits {
-		sec.add("memory limit", fmt.Sprintf("%s in cgroup %s, %s left", size(l.Max), l.Group, size(l.Left)))
+		sec.add("memory limit", fmt.Sprintf("%s in cgroup %s, %s left", humanize.IBytes(l.Max), l.Group, humanize.IBytes(l.Left)))
 	}
 	sec.add("locked memory", ulimit(s.Settings.Memlock))
 	sec.add("address space", ulimit(s.Settings.AddressSpace))
@@ -130,7 +131,7 @@ func ulimit(n int64) string {
 	case n < 0:
 		return ""
 	}
-	return "at most " + size(n)
+	return "at most " + humanize.IBytes(n)
 }
 
 func (p page) packages() section {
@@ -165,7 +166,7 @@ func (p page) caches() section {
 		if seen[name]++; p.full && seen[name] > 1 { // one fact a line needs names of its own
 			name += fmt.Sprintf(", shape %d", seen[name])
 		}
-		t.Rows = append(t.Rows, []string{name, told(c.Bytes), strconv.Itoa(c.CPUs), strconv.Itoa(c.Count), told(c.Bytes * int64(c.Count))})
+		t.Rows = append(t.Rows, []string{name, humanize.IBytesTold(c.Bytes), strconv.Itoa(c.CPUs), strconv.Itoa(c.Count), humanize.IBytesTold(c.Bytes * int64(c.Count))})
 	}
 	if len(t.Rows) == 0 {
 		return section{name: "caches", facts: []fact{{name: "caches", value: "not told"}}}
@@ -176,7 +177,7 @@ func (p page) caches() section {
 func (p page) cores() section {
 	t := table("cores", ">CPUs", "numbers", ">capacity")
 	for _, k := range p.s.Kinds {
-		t.Rows = append(t.Rows, []string{k.Name, strconv.Itoa(len(k.CPUs)), p.numbers(k.CPUs), dash(k.Capacity)})
+		t.Rows = append(t.Rows, []string{k.Name, strconv.Itoa(len(k.CPUs)), p.numbers(k.CPUs), humanize.Dash(k.Capacity)})
 	}
 	return tableSection("kinds of cores", t)
 }
@@ -196,7 +197,7 @@ func (p page) isa() section {
 		sec.add("source", s.ISA.Source)
 	}
 	sec.add("vendor", s.ISA.Vendor)
-	sec.add("features", orNot(strings.Join(s.ISA.Features, " ")))
+	sec.add("features", humanize.OrNot(strings.Join(s.ISA.Features, " ")))
 	sec.add("AMX", s.ISA.AMX)
 	if t := s.ISA.Tiles; t != nil {
 		sec.add("AMX tiles", fmt.Sprintf("%d of %d rows of %d bytes", t.Count, t.MaxRows, t.RowBytes))

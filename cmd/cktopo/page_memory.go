@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -27,20 +28,20 @@ func (p page) memory() section {
 		name := fmt.Sprintf("node %d", n.ID)
 		total, free, kind := "-", "-", "-"
 		if n.MemTotal > 0 {
-			total, free = size(n.MemTotal), size(n.MemFree)
+			total, free = humanize.IBytes(n.MemTotal), humanize.IBytes(n.MemFree)
 		}
 		if m.Kind != topo.None {
 			kind = string(m.Kind)
 		}
-		row := []string{name, total, free, kind, dashNegative(m.Package), strconv.Itoa(len(n.CPUs)), p.numbers(n.CPUs), yesNo(n.Allowed)}
+		row := []string{name, total, free, kind, humanize.DashNegative(m.Package), strconv.Itoa(len(n.CPUs)), p.numbers(n.CPUs), humanize.YesNo(n.Allowed)}
 		if tiers {
-			row = append(row, dashNegative(m.Tier))
+			row = append(row, humanize.DashNegative(m.Tier))
 		}
 		t.Rows = append(t.Rows, row)
 		for class, a := range m.Access {
 			if a != nil && (p.full || a.ReadLatency+a.WriteLatency+a.ReadBandwidth+a.WriteBandwidth > 0) {
 				access.Rows = append(access.Rows, []string{fmt.Sprintf("%s, class %d", name, class), p.numbers(a.Initiators),
-					dash(a.ReadLatency), dash(a.WriteLatency), gbps(a.ReadBandwidth), gbps(a.WriteBandwidth)})
+					humanize.Dash(a.ReadLatency), humanize.Dash(a.WriteLatency), gbps(a.ReadBandwidth), gbps(a.WriteBandwidth)})
 			}
 		}
 		for _, c := range m.Caches {
@@ -51,7 +52,7 @@ func (p page) memory() section {
 			if c.WriteBack {
 				writes = "back"
 			}
-			side.Rows = append(side.Rows, []string{fmt.Sprintf("%s, cache %d", name, c.Index), told(c.Bytes), told(int64(c.LineBytes)), mapping, writes})
+			side.Rows = append(side.Rows, []string{fmt.Sprintf("%s, cache %d", name, c.Index), humanize.IBytesTold(c.Bytes), humanize.IBytesTold(int64(c.LineBytes)), mapping, writes})
 		}
 	}
 	p.kinds(&sec)
@@ -82,14 +83,6 @@ func (p page) kinds(sec *section) {
 		}
 		i = j
 	}
-}
-
-// dashNegative is a number; negative ones are not told.
-func dashNegative(n int) string {
-	if n < 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
 }
 
 // gbps turns MiB/s into GB/s.
@@ -126,10 +119,10 @@ func (p page) distances() section {
 		slices.Sort(ds)
 		for k, d := range ds {
 			if k == 20 {
-				sec.add("more", plural(len(ds)-k, "value")+"; --plain has all")
+				sec.add("more", humanize.Plural(len(ds)-k, "value")+"; --plain has all")
 				break
 			}
-			sec.add(strconv.Itoa(d), plural(pairs[d], "ordered pair")+" of nodes")
+			sec.add(strconv.Itoa(d), humanize.Plural(pairs[d], "ordered pair")+" of nodes")
 		}
 		return sec
 	}
@@ -165,11 +158,11 @@ func (p page) huge() section {
 		if h.Total == 0 && !p.full {
 			continue
 		}
-		name := size(h.PageBytes) + " pages"
+		name := humanize.IBytes(h.PageBytes) + " pages"
 		if h.Node >= 0 {
 			name += fmt.Sprintf(", node %d", h.Node)
 		}
-		t.Rows = append(t.Rows, []string{name, strconv.FormatInt(h.Total, 10), strconv.FormatInt(h.Free, 10), size(h.Total * h.PageBytes)})
+		t.Rows = append(t.Rows, []string{name, strconv.FormatInt(h.Total, 10), strconv.FormatInt(h.Free, 10), humanize.IBytes(h.Total * h.PageBytes)})
 	}
 	switch {
 	case len(t.Rows) > 0:
@@ -177,7 +170,7 @@ func (p page) huge() section {
 	case len(p.s.HugePages) > 0:
 		var sizes []string
 		for _, h := range p.s.HugePages {
-			if s := size(h.PageBytes); !slices.Contains(sizes, s) {
+			if s := humanize.IBytes(h.PageBytes); !slices.Contains(sizes, s) {
 				sizes = append(sizes, s)
 			}
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"ck/internal/humanize"
 )
 
 func (p page) settings() section {
@@ -24,7 +26,7 @@ func (p page) settings() section {
 	sec.add("swappiness", s.Swappiness)
 	swap := "none"
 	if s.SwapTotal > 0 {
-		swap = fmt.Sprintf("%s, %s in use", size(s.SwapTotal), size(s.SwapUsed))
+		swap = fmt.Sprintf("%s, %s in use", humanize.IBytes(s.SwapTotal), humanize.IBytes(s.SwapUsed))
 	}
 	sec.add("swap", swap)
 	sec.add("overcommit", s.Overcommit)
@@ -38,7 +40,7 @@ func (p page) settings() section {
 	}
 	for i, n := range s.PageCacheByNode {
 		if i < len(p.s.Nodes) && n > 0 {
-			sec.add(fmt.Sprintf("page cache of node %d", p.s.Nodes[i].ID), size(n))
+			sec.add(fmt.Sprintf("page cache of node %d", p.s.Nodes[i].ID), humanize.IBytes(n))
 		}
 	}
 	for _, m := range s.Mitigations {

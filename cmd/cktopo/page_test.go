@@ -246,36 +246,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestShortList(t *testing.T) {
-	long := []int{}
-	for i := range 100 {
-		long = append(long, 2*i)
-	}
-	for _, c := range []struct {
-		ids   []int
-		width int
-		want  string
-	}{
-		{nil, 10, "none"},
-		{[]int{3}, 10, "3"},
-		{[]int{0, 1, 2, 3, 8, 9, 11}, 20, "0-3,8-9,11"},
-		{long, 30, "0,2,4,6,8,10,12,… (100 in all)"},
-	} {
-		if got := shortList(c.ids, c.width); got != c.want || cli.Width(got) > max(c.width, 20) {
-			t.Errorf("%v in %d columns: %q, want %q", c.ids, c.width, got, c.want)
-		}
-	}
-}
-
-func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 64: "64 bytes", 1000: "1000 bytes", 32 << 10: "32 KiB", 1280 << 10: "1.2 MiB", 2 << 20: "2 MiB",
-		105 << 20: "105 MiB", 96<<30 - 1<<20: "96 GiB", 512 << 30: "512 GiB", 2 << 40: "2 TiB", 3 << 39: "1.5 TiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d bytes: %q, want %q", n, got, want)
-		}
-	}
-}
-
 func TestSnake(t *testing.T) {
 	for name, want := range map[string]string{"MemTotal": "mem_total", "SMTControl": "smt_control", "CPUs": "cpus", "THPDefrag": "thp_defrag",
 		"L1d": "l1d", "NUMABalancing": "numa_balancing", "OpCap": "op_cap", "ATSDisable": "ats_disable", "SubNUMA": "sub_numa", "port_rcv_data": "port_rcv_data",

@@ -19,6 +19,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/gguf"
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -295,19 +296,19 @@ func nearAndFar(s *subject) string {
 	if s.here.Near == 0 || s.here.Far == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a core of that node reads them at %s, one of the farthest node at %s", rate(s.here.Near), rate(s.here.Far))
+	return fmt.Sprintf("a core of that node reads them at %s, one of the farthest node at %s", humanize.GBps(s.here.Near), humanize.GBps(s.here.Far))
 }
 
 // section is the pages as a part of the report.
 func (p *filePages) section() section {
 	sec := section{name: "model"}
-	sec.add("files", fmt.Sprintf("%s, %s", plural(len(p.Files), "file"), size(p.Bytes)))
+	sec.add("files", fmt.Sprintf("%s, %s", humanize.Plural(len(p.Files), "file"), humanize.IBytes(p.Bytes)))
 	if p.Pages > 0 {
-		sec.add("in memory", fmt.Sprintf("%s, by a sample of %s", percent(int64(p.Cached), int64(p.Pages)), plural(p.Pages, "page")))
+		sec.add("in memory", fmt.Sprintf("%s, by a sample of %s", humanize.Percent(int64(p.Cached), int64(p.Pages)), humanize.Plural(p.Pages, "page")))
 	}
 	var parts []string
 	for _, node := range slices.Sorted(maps.Keys(p.Nodes)) {
-		parts = append(parts, "node "+strconv.Itoa(node)+" "+percent(int64(p.Nodes[node]), int64(p.Cached)))
+		parts = append(parts, "node "+strconv.Itoa(node)+" "+humanize.Percent(int64(p.Nodes[node]), int64(p.Cached)))
 	}
 	sec.add("on", strings.Join(parts, ", "))
 	sec.add("not told", p.Unknown)

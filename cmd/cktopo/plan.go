@@ -13,6 +13,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/cost"
 	"ck/internal/gguf"
+	"ck/internal/humanize"
 	"ck/internal/measure"
 	"ck/internal/synth"
 	"ck/internal/topo"
@@ -71,14 +72,14 @@ func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	g.Float(&o.claimDecode, "claim-decode", "", 0, 0, 1e9, "N", "judge whether one sequence can get so many tokens a second")
 	g = cli.NewGroup(c.Flags(), "Shape")
 	g.Text(&o.params, "params", "", "", "N", "parameters, such as 250B: as the word")
-	size := func(dst *int, name, usage string) { g.Int(dst, name, "", 0, 1, 1<<24, "N", usage) }
-	size(&o.layers, "layers", "layers")
-	size(&o.hidden, "hidden", "width of the residual stream")
-	size(&o.ffn, "ffn", "width of the feed-forward network")
-	size(&o.heads, "heads", "query heads")
-	size(&o.kvHeads, "kv-heads", "KV heads")
-	size(&o.headDim, "head-dim", "elements of a head")
-	size(&o.vocab, "vocab", "tokens of the vocabulary")
+	dim := func(dst *int, name, usage string) { g.Int(dst, name, "", 0, 1, 1<<24, "N", usage) }
+	dim(&o.layers, "layers", "layers")
+	dim(&o.hidden, "hidden", "width of the residual stream")
+	dim(&o.ffn, "ffn", "width of the feed-forward network")
+	dim(&o.heads, "heads", "query heads")
+	dim(&o.kvHeads, "kv-heads", "KV heads")
+	dim(&o.headDim, "head-dim", "elements of a head")
+	dim(&o.vocab, "vocab", "tokens of the vocabulary")
 	return c
 }
 
@@ -307,7 +308,7 @@ func (o *planOptions) judge(m *cost.Model, use cost.Run, x planMachine, r *planR
 		s := o.claimPrefill.Seconds()
 		v := m.JudgePrefill(x.Machine, kind, use.Prompt, s)
 		r.Claims = append(r.Claims, claimFacts{Claim: fmt.Sprintf("a prompt of %d tokens in %s", use.Prompt, o.claimPrefill), Need: v.Need, Has: v.Has,
-			Unit: opsUnit(kind), Kind: kind, Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%s expected", secondsText(r.Prefill.Seconds))})
+			Unit: opsUnit(kind), Kind: kind, Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%s expected", humanize.Seconds(r.Prefill.Seconds))})
 	}
 	if o.claimDecode > 0 {
 		v, err := m.JudgeDecode(x.Machine, use, o.claimDecode)

@@ -8,6 +8,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/cost"
+	"ck/internal/humanize"
 	"ck/internal/measure"
 	"ck/internal/quant"
 )
@@ -101,7 +102,7 @@ func (r *outlineResult) modelLine() string {
 	p := planResult{Model: r.Model}
 	line := p.modelLine()
 	if r.ActiveParams < 0.75*r.Model.Params {
-		line += fmt.Sprintf("; a token uses %s parameters", countText(r.ActiveParams))
+		line += fmt.Sprintf("; a token uses %s parameters", humanize.Count(r.ActiveParams))
 	}
 	return line
 }
@@ -131,19 +132,19 @@ func (r *outlineResult) write(w io.Writer, plain bool, columns int) error {
 }
 
 func (r *outlineResult) tables(plain bool) []planTable {
-	rate := func(x float64) string {
+	atRate := func(x float64) string {
 		if x == 0 || math.IsNaN(x) {
 			return "not told"
 		}
-		return rateText(x)
+		return humanize.TokenRate(x)
 	}
 	memory := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}, Rows: [][]string{
-		{"weights", bytesText(r.File), countText(r.Model.Params) + " parameters as " + r.Model.Type},
-		{"KV cache", bytesText(r.KV), fmt.Sprintf("%s of %s in %s, windows counted as such", numbered(r.Use.Rows, "sequence"), numbered(r.Use.Context, "position"), r.Use.KV)},
-		{"needed", bytesText(r.Need), fitsText(r.Fits, "fits", "does not fit") + capText(r.Machine.MemoryCap) + "; buffers come on top"}}}
+		{"weights", humanize.Bytes(r.File), humanize.Count(r.Model.Params) + " parameters as " + r.Model.Type},
+		{"KV cache", humanize.Bytes(r.KV), fmt.Sprintf("%s of %s in %s, windows counted as such", humanize.Plural(r.Use.Rows, "sequence"), humanize.Plural(r.Use.Context, "position"), r.Use.KV)},
+		{"needed", humanize.Bytes(r.Need), fitsText(r.Fits, "fits", "does not fit") + capText(r.Machine.MemoryCap) + "; buffers come on top"}}}
 	speed := cli.Table{Head: []string{"phase", "at the read rate", "no program above", "rests on"}, Right: []bool{false, true, true, false}, Rows: [][]string{
-		{"decode, " + numbered(r.Use.Rows, "row"), rate(r.AtRate), rate(r.DecodeBound), fmt.Sprintf("each walk reads %s", bytesText(int64(r.Read)))},
-		{fmt.Sprintf("prefill %d", r.Use.Prompt), "-", rate(r.PromptBound), fmt.Sprintf("%.3g operations, attention and logits left out", r.Ops)}}}
+		{"decode, " + humanize.Plural(r.Use.Rows, "row"), atRate(r.AtRate), atRate(r.DecodeBound), fmt.Sprintf("each walk reads %s", humanize.Bytes(int64(r.Read)))},
+		{fmt.Sprintf("prefill %d", r.Use.Prompt), "-", atRate(r.PromptBound), fmt.Sprintf("%.3g operations, attention and logits left out", r.Ops)}}}
 	out := []planTable{{"Memory", memory}, {"Tokens/s at most", speed}}
 	if plain {
 		out = append([]planTable{{"", cli.Table{Head: []string{"model", "runs", "lacks"}, Rows: [][]string{{r.Model.Name + ", " + r.Model.Type, "no", r.Lacks}}}}}, out...)
@@ -160,7 +161,7 @@ func (o *planOptions) writeOutlines(doc *planDoc) error {
 		switch {
 		case o.short && o.app.Common.Quiet:
 		case o.short:
-			text := fmt.Sprintf("# %s, %s on %s: %s, %s", r.Model.Name, r.Model.Type, r.Machine.Name, bytesText(r.Need), fitsText(r.Fits, "fits", "does not fit")+capText(r.Machine.MemoryCap))
+			text := fmt.Sprintf("# %s, %s on %s: %s, %s", r.Model.Name, r.Model.Type, r.Machine.Name, humanize.Bytes(r.Need), fitsText(r.Fits, "fits", "does not fit")+capText(r.Machine.MemoryCap))
 			_, err = fmt.Fprintln(w, cli.Escape(text))
 		default:
 			if i > 0 && !o.app.Common.Plain {

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strings"
 
 	"ck/internal/cli"
 	"ck/internal/cost"
+	"ck/internal/humanize"
 	"ck/internal/measure"
 )
 
@@ -223,87 +223,12 @@ func placementOf(m *cost.Model, mem cost.Memory, x planMachine) []placementFacts
 	return out
 }
 
-// secondsText is a time for people.
-func secondsText(s float64) string {
-	switch {
-	case math.IsInf(s, 0) || math.IsNaN(s):
-		return "never"
-	case s < 1e-3:
-		return fmt.Sprintf("%.3g us", s*1e6)
-	case s < 1:
-		return fmt.Sprintf("%.3g ms", s*1e3)
-	case s < 999.5:
-		return fmt.Sprintf("%.3g s", s)
-	}
-	return fmt.Sprintf("%.0f s", s)
-}
-
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	switch {
-	case n >= 1e12:
-		return fmt.Sprintf("%.3g TB", float64(n)/1e12)
-	case n >= 1e11:
-		return fmt.Sprintf("%.0f GB", float64(n)/1e9)
-	case n >= 1e9:
-		return fmt.Sprintf("%.3g GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.3g MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.3g kB", float64(n)/1e3)
-}
-
-// scaledText is a rate with a prefix: 5.12 P.
-func scaledText(x float64, unit string) string {
-	for _, u := range []struct {
-		at   float64
-		name string
-	}{{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}} {
-		if x >= u.at {
-			return fmt.Sprintf("%.3g %s%s", x/u.at, u.name, unit)
-		}
-	}
-	return fmt.Sprintf("%.3g %s", x, unit)
-}
-
-// countText is a number of parameters for people: 250B.
-func countText(n float64) string {
-	switch {
-	case n >= 999.5e9:
-		return fmt.Sprintf("%.3gT", n/1e12)
-	case n >= 999.5e6:
-		return fmt.Sprintf("%.3gB", n/1e9)
-	case n >= 999.5e3:
-		return fmt.Sprintf("%.3gM", n/1e6)
-	}
-	return fmt.Sprintf("%.3gK", n/1e3)
-}
-
 // opsUnit is the unit of a kind's operations, of which a multiplication and an addition are two: floating-point ones, or integer ones.
 func opsUnit(kind string) string {
 	if kind == measure.Int8 {
 		return "OP/s"
 	}
 	return "FLOP/s"
-}
-
-// numbered is a number with its noun.
-func numbered(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
-}
-
-// rateText is tokens a second for people.
-func rateText(x float64) string {
-	switch {
-	case x >= 1e5 || math.IsInf(x, 0):
-		return fmt.Sprintf("%.3g", x)
-	case x >= 100:
-		return fmt.Sprintf("%.0f", x)
-	}
-	return fmt.Sprintf("%.3g", x)
 }
 
 func fitsText(b *bool, yes, no string) string {
@@ -388,14 +313,14 @@ func (d *planDoc) writeShort(w io.Writer, quiet bool) error {
 		m := p.Memory
 		nowhere := m.FileFits != nil && !*m.FileFits
 		if !quiet {
-			takes := bytesText(m.Need) + ", " + fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)
+			takes := humanize.Bytes(m.Need) + ", " + fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)
 			if m.Fits != nil && !*m.Fits {
-				takes += fmt.Sprintf("; without panels %s, %s", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit"))
+				takes += fmt.Sprintf("; without panels %s, %s", humanize.Bytes(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit"))
 			}
 			text := fmt.Sprintf("# %s, %s on %s: %s", p.Model.Name, p.Model.Type, p.Machine.Name, takes)
 			if p.Decode != nil && !nowhere {
-				text += fmt.Sprintf("; %s tokens/s (%s to %s), a prompt of %d tokens in %s", rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High),
-					p.Use.Prompt, secondsText(p.Prefill.Seconds))
+				text += fmt.Sprintf("; %s tokens/s (%s to %s), a prompt of %d tokens in %s", humanize.TokenRate(p.Decode.Expected), humanize.TokenRate(p.Decode.Low), humanize.TokenRate(p.Decode.High),
+					p.Use.Prompt, humanize.Seconds(p.Prefill.Seconds))
 			}
 			if _, err := fmt.Fprintln(w, cli.Escape(text)); err != nil {
 				return err
@@ -412,7 +337,7 @@ func (d *planDoc) writeShort(w io.Writer, quiet bool) error {
 	if len(tooLarge) > 0 {
 		p := tooLarge[0]
 		return cli.Check("%s, %s: needs %s, %s has %s for a model; take a smaller type (--type) or a shorter context (-c)", p.Model.Name, p.Model.Type,
-			bytesText(p.Memory.NeedFile), p.Machine.Name, bytesText(p.Machine.MemoryCap))
+			humanize.Bytes(p.Memory.NeedFile), p.Machine.Name, humanize.Bytes(p.Machine.MemoryCap))
 	}
 	return nil
 }
@@ -435,10 +360,10 @@ func (d *planDoc) compare(w io.Writer, columns int) error {
 		Right: []bool{false, false, true, false, true, true, true, true, true, true}}
 	c := cli.Table{Head: []string{"claim", "needs", "machine", "type", "there is", "verdict"}, Right: []bool{false, true, false, false, true}}
 	for _, p := range d.Plans {
-		row := []string{p.Machine.Name, p.Model.Type, bytesText(p.Memory.Need), p.Memory.fits(), "-", "-", "-", "-", "-", "-"}
+		row := []string{p.Machine.Name, p.Model.Type, humanize.Bytes(p.Memory.Need), p.Memory.fits(), "-", "-", "-", "-", "-", "-"}
 		if p.Prefill != nil {
-			copy(row[4:], []string{secondsText(p.Prefill.Seconds), secondsText(float64(p.Use.Prompt) / p.Prefill.Bound),
-				rateText(p.Decode.Expected), rateText(p.Decode.Low), rateText(p.Decode.High), rateText(p.Decode.Bound)})
+			copy(row[4:], []string{humanize.Seconds(p.Prefill.Seconds), humanize.Seconds(float64(p.Use.Prompt) / p.Prefill.Bound),
+				humanize.TokenRate(p.Decode.Expected), humanize.TokenRate(p.Decode.Low), humanize.TokenRate(p.Decode.High), humanize.TokenRate(p.Decode.Bound)})
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -460,20 +385,20 @@ func (d *planDoc) compare(w io.Writer, columns int) error {
 func (p *planResult) modelLine() string {
 	m := p.Model
 	return fmt.Sprintf("%s, %s: %s parameters, %d layers, hidden size %d, %d heads, %d KV heads, vocabulary %d", m.Name, m.Type,
-		countText(m.Params), m.Layers, m.Hidden, m.Heads, m.KVHeads, m.Vocab)
+		humanize.Count(m.Params), m.Layers, m.Hidden, m.Heads, m.KVHeads, m.Vocab)
 }
 
 func (p *planResult) machineLine() string {
 	m := p.Machine
-	s := fmt.Sprintf("on %s: %s, %s, %s, %s", m.Name, numbered(m.Sockets, "socket"), numbered(m.Nodes, "memory node"), numbered(m.Cores, "core"), m.ISA)
+	s := fmt.Sprintf("on %s: %s, %s, %s, %s", m.Name, humanize.Plural(m.Sockets, "socket"), humanize.Plural(m.Nodes, "memory node"), humanize.Plural(m.Cores, "core"), m.ISA)
 	if m.Tier != m.ISA {
 		s += fmt.Sprintf(" (kernels: %s)", m.Tier)
 	}
 	if m.Read > 0 {
-		s += fmt.Sprintf(", reads %s (%s)", scaledText(m.Read, "B/s"), m.Why)
+		s += fmt.Sprintf(", reads %s (%s)", humanize.Scaled(m.Read, "B/s"), m.Why)
 	}
 	if m.Theory > 0 {
-		s += fmt.Sprintf(", theory %s", scaledText(m.Theory, "B/s"))
+		s += fmt.Sprintf(", theory %s", humanize.Scaled(m.Theory, "B/s"))
 	}
 	return s
 }
@@ -505,12 +430,12 @@ func (p *planResult) weights() planTable {
 		if x.Params > 0 {
 			panels := "-" // read from the file
 			if x.Panels > 0 {
-				panels = bytesText(x.Panels)
+				panels = humanize.Bytes(x.Panels)
 			}
-			t.Rows = append(t.Rows, []string{x.Class, countText(x.Params), bytesText(x.Bytes), panels})
+			t.Rows = append(t.Rows, []string{x.Class, humanize.Count(x.Params), humanize.Bytes(x.Bytes), panels})
 		}
 	}
-	t.Rows = append(t.Rows, []string{"all", countText(p.Model.Params), bytesText(p.Memory.File), bytesText(p.Memory.Panels)})
+	t.Rows = append(t.Rows, []string{"all", humanize.Count(p.Model.Params), humanize.Bytes(p.Memory.File), humanize.Bytes(p.Memory.Panels)})
 	return planTable{"Weights", t}
 }
 
@@ -518,12 +443,12 @@ func (p *planResult) memory() planTable {
 	m := p.Memory
 	t := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
 	t.Rows = [][]string{
-		{"panels", bytesText(m.Panels), "weights, as they are multiplied"},
-		{"KV cache", bytesText(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", numbered(p.Use.Rows, "sequence"), numbered(p.Use.Context, "position"), p.Use.KV, bytesText(m.KVPosition))},
-		{"activations", bytesText(m.Activations), fmt.Sprintf("a walk of %d rows, the logits of all", p.Use.UBatch)},
-		{"needed", bytesText(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)},
-		{"needed without panels", bytesText(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"},
-		{"to be free for ckrun", bytesText(m.Budget), "itself and page tables included; the file is page cache beside it"}}
+		{"panels", humanize.Bytes(m.Panels), "weights, as they are multiplied"},
+		{"KV cache", humanize.Bytes(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", humanize.Plural(p.Use.Rows, "sequence"), humanize.Plural(p.Use.Context, "position"), p.Use.KV, humanize.Bytes(m.KVPosition))},
+		{"activations", humanize.Bytes(m.Activations), fmt.Sprintf("a walk of %d rows, the logits of all", p.Use.UBatch)},
+		{"needed", humanize.Bytes(m.Need), fitsText(m.Fits, "fits", "does not fit") + capText(p.Machine.MemoryCap)},
+		{"needed without panels", humanize.Bytes(m.NeedFile), fitsText(m.FileFits, "fits", "does not fit") + capText(p.Machine.MemoryCap) + " (--no-pack: slower)"},
+		{"to be free for ckrun", humanize.Bytes(m.Budget), "itself and page tables included; the file is page cache beside it"}}
 	return planTable{"Memory", t}
 }
 
@@ -544,7 +469,7 @@ func capText(n int64) string {
 	if n == 0 {
 		return ""
 	}
-	return " into " + bytesText(n)
+	return " into " + humanize.Bytes(n)
 }
 
 func (p *planResult) layouts() planTable {
@@ -560,7 +485,7 @@ func (p *planResult) layouts() planTable {
 				row = append(row, "-")
 				continue
 			}
-			row = append(row, bytesText(n*int64(p.Use.Context)))
+			row = append(row, humanize.Bytes(n*int64(p.Use.Context)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -575,9 +500,9 @@ func (p *planResult) placement() planTable {
 			heads = "by position"
 		}
 		if x.Memory > 0 {
-			mem = bytesText(x.Memory)
+			mem = humanize.Bytes(x.Memory)
 		}
-		t.Rows = append(t.Rows, []string{fmt.Sprint(x.Node), fmt.Sprint(x.Cores), bytesText(x.Weights), heads, bytesText(x.KV), mem})
+		t.Rows = append(t.Rows, []string{fmt.Sprint(x.Node), fmt.Sprint(x.Cores), humanize.Bytes(x.Weights), heads, humanize.Bytes(x.KV), mem})
 	}
 	return planTable{"Placement, if every memory node holds what its cores multiply", t}
 }
@@ -589,9 +514,9 @@ func (p *planResult) speed() planTable {
 	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit"}, Right: []bool{false, true, true, true, true, true}}
 	for _, x := range p.phases() {
 		f := x.f
-		t.Rows = append(t.Rows, []string{x.name, rateText(f.Expected), rateText(f.Low), rateText(f.High), rateText(f.Bound), secondsText(f.Seconds), f.limit()})
+		t.Rows = append(t.Rows, []string{x.name, humanize.TokenRate(f.Expected), humanize.TokenRate(f.Low), humanize.TokenRate(f.High), humanize.TokenRate(f.Bound), humanize.Seconds(f.Seconds), f.limit()})
 	}
-	title := fmt.Sprintf("Speed with %s, decode after %s", numbered(p.Use.Threads, "thread"), numbered(p.Use.Context, "position"))
+	title := fmt.Sprintf("Speed with %s, decode after %s", humanize.Plural(p.Use.Threads, "thread"), humanize.Plural(p.Use.Context, "position"))
 	if p.Memory.Fits != nil && !*p.Memory.Fits {
 		title += ", if panels fitted"
 	}
@@ -605,7 +530,7 @@ type phase struct {
 }
 
 func (p *planResult) phases() []phase {
-	return []phase{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {"decode, " + numbered(p.Use.Rows, "row"), p.Decode}}
+	return []phase{{fmt.Sprintf("prefill %d", p.Use.Prompt), p.Prefill}, {"decode, " + humanize.Plural(p.Use.Rows, "row"), p.Decode}}
 }
 
 // times is where the time goes.
@@ -613,11 +538,11 @@ func (p *planResult) times() planTable {
 	t := cli.Table{Head: []string{"phase", "matmuls", "attention", "other steps", "barriers", "reads", "computes"}, Right: []bool{false, true, true, true, true, true, true}}
 	for _, x := range p.phases() {
 		f := x.f
-		t.Rows = append(t.Rows, []string{x.name, secondsText(f.Matmul), secondsText(f.Attention), secondsText(f.Elementwise), secondsText(f.Meetings),
-			bytesText(int64(f.Bytes)), scaledText(f.Ops, "OP")})
+		t.Rows = append(t.Rows, []string{x.name, humanize.Seconds(f.Matmul), humanize.Seconds(f.Attention), humanize.Seconds(f.Elementwise), humanize.Seconds(f.Meetings),
+			humanize.Bytes(int64(f.Bytes)), humanize.Scaled(f.Ops, "OP")})
 	}
 	return planTable{fmt.Sprintf("Where the time goes; the first walk of a file in the page cache takes %s longer, packing %s more later",
-		secondsText(p.FirstUse.First), secondsText(p.FirstUse.Stay)), t}
+		humanize.Seconds(p.FirstUse.First), humanize.Seconds(p.FirstUse.Stay)), t}
 }
 
 // limit names what most of the time goes to.
@@ -633,8 +558,8 @@ func (f *phaseFacts) limit() string {
 	return fmt.Sprintf("%s, %.0f %%", name, 100*x/f.Seconds)
 }
 
-func (c claimFacts) needText() string { return scaledText(c.Need, c.Unit) }
-func (c claimFacts) hasText() string  { return scaledText(c.Has, c.Unit) + " (" + c.Kind + ")" }
+func (c claimFacts) needText() string { return humanize.Scaled(c.Need, c.Unit) }
+func (c claimFacts) hasText() string  { return humanize.Scaled(c.Has, c.Unit) + " (" + c.Kind + ")" }
 
 func (c claimFacts) verdict() string {
 	if c.Possible {
@@ -656,7 +581,7 @@ func (p *planResult) claims() planTable {
 func (p *planResult) networks() planTable {
 	t := cli.Table{Head: []string{"network", "decode, a walk", "prompt", "gradients, a step"}, Right: []bool{false, true, true, true}}
 	for _, n := range p.Networks {
-		t.Rows = append(t.Rows, []string{n.Network, secondsText(n.Decode), secondsText(n.Prompt), secondsText(n.Gradients)})
+		t.Rows = append(t.Rows, []string{n.Network, humanize.Seconds(n.Decode), humanize.Seconds(n.Prompt), humanize.Seconds(n.Gradients)})
 	}
 	return planTable{fmt.Sprintf("All-reduce over %d machines (ring): tensor parallel, two sums a layer; data parallel, gradients of all weights", p.Training.Ranks), t}
 }
@@ -667,7 +592,7 @@ func (p *planResult) training() planTable {
 		if r == 0 {
 			return "-"
 		}
-		return rateText(r)
+		return humanize.TokenRate(r)
 	}
 	machines := "-"
 	if x.Machines > 0 {
@@ -680,8 +605,8 @@ func (p *planResult) training() planTable {
 	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak of " + p.Machine.Tier, "no program above"},
 		Right: []bool{false, true, false, true, true, true}}
 	t.Rows = [][]string{
-		{"full, Adam", bytesText(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate), at(x.FullBound)},
-		{fmt.Sprintf("full, sharded over %d", x.Ranks), bytesText(x.Sharded), "each machine", fmt.Sprint(x.Ranks), at(x.FullRate * float64(x.Ranks)), at(x.FullBound * float64(x.Ranks))},
-		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), bytesText(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), one, at(x.LoRARate), at(x.LoRABound)}}
-	return planTable{fmt.Sprintf("Fine-tuning on sequences of %s, BF16 weights, recomputed activations and logits (%s each sequence)", numbered(x.Tokens, "token"), bytesText(x.Activations)), t}
+		{"full, Adam", humanize.Bytes(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate), at(x.FullBound)},
+		{fmt.Sprintf("full, sharded over %d", x.Ranks), humanize.Bytes(x.Sharded), "each machine", fmt.Sprint(x.Ranks), at(x.FullRate * float64(x.Ranks)), at(x.FullBound * float64(x.Ranks))},
+		{fmt.Sprintf("LoRA, rank %d", x.LoRARank), humanize.Bytes(x.LoRA + x.Activations), fitsText(x.LoRAFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), one, at(x.LoRARate), at(x.LoRABound)}}
+	return planTable{fmt.Sprintf("Fine-tuning on sequences of %s, BF16 weights, recomputed activations and logits (%s each sequence)", humanize.Plural(x.Tokens, "token"), humanize.Bytes(x.Activations)), t}
 }

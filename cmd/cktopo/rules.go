@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -54,11 +55,11 @@ var rules = []rule{
 			if n == 0 || n >= cores {
 				return ""
 			}
-			return fmt.Sprintf("a quota of %.4g CPUs in cgroup %s, with %s allowed", s.Quota.CPUs, s.Quota.Group, plural(cores, "core"))
+			return fmt.Sprintf("a quota of %.4g CPUs in cgroup %s, with %s allowed", s.Quota.CPUs, s.Quota.Group, humanize.Plural(cores, "core"))
 		},
 		figure: func(s *subject) string {
 			cores, n := coresOf(s.Survey, s.Affinity), s.QuotaWorkers()
-			return fmt.Sprintf("%s instead of %d: a prompt is processed at %s of the possible speed", plural(n, "worker"), cores, percent(int64(n), int64(cores)))
+			return fmt.Sprintf("%s instead of %d: a prompt is processed at %s of the possible speed", humanize.Plural(n, "worker"), cores, humanize.Percent(int64(n), int64(cores)))
 		},
 		measured: throttling,
 		mend:     "systemctl set-property UNIT CPUQuota= (systemd)\ndocker update --cpus 0 NAME (Docker)\nno resources.limits.cpu (Kubernetes)",
@@ -80,13 +81,13 @@ var rules = []rule{
 		id: "cpus-not-allowed", severity: minor, reads: "the affinity of the process, cpuset.cpus",
 		what: func(s *subject) string {
 			if have, may := coresOf(s.Survey, online(s.Survey)), coresOf(s.Survey, s.Affinity); may < have {
-				return fmt.Sprintf("%d of %s are allowed to this process", may, plural(have, "core"))
+				return fmt.Sprintf("%d of %s are allowed to this process", may, humanize.Plural(have, "core"))
 			}
 			return ""
 		},
 		figure: func(s *subject) string {
 			have, may := coresOf(s.Survey, online(s.Survey)), coresOf(s.Survey, s.Affinity)
-			return fmt.Sprintf("a prompt is processed at %s of the possible speed", percent(int64(may), int64(have)))
+			return fmt.Sprintf("a prompt is processed at %s of the possible speed", humanize.Percent(int64(may), int64(have)))
 		},
 		mend: "taskset -c and numactl -C set it\ncpuset.cpus of the cgroup\ndocker update --cpuset-cpus 0-N NAME (Docker)\nsrun --cpus-per-task (Slurm)",
 	},
@@ -96,7 +97,7 @@ var rules = []rule{
 			if len(s.Offline) == 0 || s.Settings.SMTControl == "off" || s.Settings.SMTControl == "forceoff" {
 				return ""
 			}
-			return fmt.Sprintf("%s offline: %s", plural(len(s.Offline), "CPU"), shortList(s.Offline, listWidth))
+			return fmt.Sprintf("%s offline: %s", humanize.Plural(len(s.Offline), "CPU"), humanize.ShortList(s.Offline, humanize.ListColumns))
 		},
 		effect: "cores that do not work, if their siblings are offline too; caches and memory of their node are far from the others",
 		mend:   "chcpu -e LIST",
@@ -116,7 +117,7 @@ var rules = []rule{
 					out += n.MemTotal
 				}
 			}
-			return fmt.Sprintf("%s of the memory, and its bandwidth, are out of reach", percent(out, all))
+			return fmt.Sprintf("%s of the memory, and its bandwidth, are out of reach", humanize.Percent(out, all))
 		},
 		mend: "cpuset.mems of the cgroup\ndocker update --cpuset-mems 0-N NAME (Docker)",
 	},
@@ -126,7 +127,7 @@ var rules = []rule{
 			if len(s.Settings.Isolated) == 0 {
 				return ""
 			}
-			return "the scheduler leaves CPUs " + shortList(s.Settings.Isolated, listWidth) + " alone (isolcpus)"
+			return "the scheduler leaves CPUs " + humanize.ShortList(s.Settings.Isolated, humanize.ListColumns) + " alone (isolcpus)"
 		},
 		effect: "ck runs on them only if they are in its affinity: good when meant so, else these cores do not work",
 		mend:   "taskset -c CPUS ckrun …",
@@ -138,7 +139,7 @@ var rules = []rule{
 			if s.Settings.AddressSpace < 0 {
 				return ""
 			}
-			return "ulimit -v is " + size(s.Settings.AddressSpace)
+			return "ulimit -v is " + humanize.IBytes(s.Settings.AddressSpace)
 		},
 		effect: "model files are mapped whole and panels come beside: larger models cannot be opened, whatever memory is free",
 		mend:   "ulimit -v unlimited",
@@ -151,7 +152,7 @@ var rules = []rule{
 			if n < 0 || s.MemTotal > 0 && n >= s.MemTotal/2 {
 				return ""
 			}
-			return "ulimit -l is " + size(n)
+			return "ulimit -l is " + humanize.IBytes(n)
 		},
 		measured: func(s *subject) string {
 			switch {
@@ -171,13 +172,13 @@ var rules = []rule{
 		id: "memory-limit", severity: minor, reads: "memory.max or memory.limit_in_bytes of the cgroups",
 		what: func(s *subject) string {
 			if l, ok := tightest(s.Survey); ok {
-				return fmt.Sprintf("a memory limit of %s in cgroup %s", size(l.Max), l.Group)
+				return fmt.Sprintf("a memory limit of %s in cgroup %s", humanize.IBytes(l.Max), l.Group)
 			}
 			return ""
 		},
 		figure: func(s *subject) string {
 			l, _ := tightest(s.Survey)
-			return fmt.Sprintf("models that need more than %s (panels and cache, and the file's pages while they are in use) do not run well or at all", size(l.Left))
+			return fmt.Sprintf("models that need more than %s (panels and cache, and the file's pages while they are in use) do not run well or at all", humanize.IBytes(l.Left))
 		},
 		mend: "memory.max of the cgroup\ndocker update --memory SIZE NAME (Docker)\nresources.limits.memory (Kubernetes)",
 	},
@@ -188,7 +189,7 @@ var rules = []rule{
 			if s.MemFree > s.MemTotal/5 {
 				return ""
 			}
-			return fmt.Sprintf("%s of %s of memory are available", size(s.MemFree), size(s.MemTotal))
+			return fmt.Sprintf("%s of %s of memory are available", humanize.IBytes(s.MemFree), humanize.IBytes(s.MemTotal))
 		},
 		effect: "larger models are read from the file again for every token",
 		mend:   "ps aux --sort=-rss | head",
@@ -200,7 +201,7 @@ var rules = []rule{
 			if s.Settings.SwapUsed < 64<<20 {
 				return ""
 			}
-			return size(s.Settings.SwapUsed) + " of swap are in use"
+			return humanize.IBytes(s.Settings.SwapUsed) + " of swap are in use"
 		},
 		measured: func(s *subject) string {
 			in, out := s.here.SwapIn, s.here.SwapOut
@@ -285,7 +286,7 @@ var rules = []rule{
 		},
 		figure: func(s *subject) string {
 			_, cores := bareNodes(s.Survey)
-			return fmt.Sprintf("%s read everything over links between nodes, and the memory channels of their nodes are idle", plural(cores, "core"))
+			return fmt.Sprintf("%s read everything over links between nodes, and the memory channels of their nodes are idle", humanize.Plural(cores, "core"))
 		},
 		mend: "put memory into every channel\nor choose fewer nodes per package in the firmware (NPS1, SNC off)",
 	},
@@ -305,7 +306,7 @@ var rules = []rule{
 			if lo == 0 || hi < lo*3/2 {
 				return ""
 			}
-			return fmt.Sprintf("nodes with CPUs have between %s and %s of memory", size(lo), size(hi))
+			return fmt.Sprintf("nodes with CPUs have between %s and %s of memory", humanize.IBytes(lo), humanize.IBytes(hi))
 		},
 		effect: "memory channels are probably filled unevenly: all nodes wait for the one with the least bandwidth",
 		mend:   "dmidecode -t memory | grep -E 'Locator|Size|Speed'",
@@ -332,7 +333,7 @@ var rules = []rule{
 					if k == topo.None {
 						name = "of a kind that is not told"
 					}
-					parts = append(parts, size(kinds[k])+" "+name)
+					parts = append(parts, humanize.IBytes(kinds[k])+" "+name)
 				}
 			}
 			if len(parts) == 0 {
@@ -356,7 +357,7 @@ var rules = []rule{
 				return ""
 			}
 			return fmt.Sprintf("%s read %s, as much as %.1f channels of DDR4-3200, %.1f of DDR5-4800 or %.1f of DDR5-6400 carry (published: 8 bytes a transfer)",
-				plural(s.here.Threads, "core"), rate(s.here.ReadAll), s.here.ReadAll/(8*3200e6), s.here.ReadAll/(8*4800e6), s.here.ReadAll/(8*6400e6))
+				humanize.Plural(s.here.Threads, "core"), humanize.GBps(s.here.ReadAll), s.here.ReadAll/(8*3200e6), s.here.ReadAll/(8*4800e6), s.here.ReadAll/(8*6400e6))
 		},
 		effect: "decode is as fast as memory: with half of the channels empty it takes twice the time",
 		mend:   "dmidecode -t memory | grep -E 'Locator|Size|Speed'",
@@ -403,7 +404,7 @@ var rules = []rule{
 			if s.here.Huge.Touch == 0 {
 				return ""
 			}
-			return fmt.Sprintf("the first use of 1 GiB in huge pages takes %s", milliseconds(s.here.Huge.Touch))
+			return fmt.Sprintf("the first use of 1 GiB in huge pages takes %s", humanize.Milliseconds(s.here.Huge.Touch))
 		},
 		effect: "the first use of memory may stall for milliseconds while pages are moved",
 		mend:   "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag",
@@ -412,12 +413,12 @@ var rules = []rule{
 		id: "huge-pages-set-aside", severity: minor, reads: "hugepages-*/free_hugepages",
 		what: func(s *subject) string {
 			if n := setAside(s.Survey); n > 0 && n >= s.MemTotal/50 {
-				return size(n) + " of memory are set aside in pools of huge pages, unused"
+				return humanize.IBytes(n) + " of memory are set aside in pools of huge pages, unused"
 			}
 			return ""
 		},
 		figure: func(s *subject) string {
-			return fmt.Sprintf("ck uses transparent huge pages: %s of the memory are not there for models", percent(setAside(s.Survey), s.MemTotal))
+			return fmt.Sprintf("ck uses transparent huge pages: %s of the memory are not there for models", humanize.Percent(setAside(s.Survey), s.MemTotal))
 		},
 		mend: "sysctl -w vm.nr_hugepages=0\ncd /sys/kernel/mm/hugepages; echo 0 > hugepages-1048576kB/nr_hugepages",
 	},
@@ -450,7 +451,7 @@ var rules = []rule{
 			if own || !slices.Contains(strings.Split(s.Settings.Governor, ","), "powersave") {
 				return ""
 			}
-			return "the governor powersave of driver " + orNot(driver)
+			return "the governor powersave of driver " + humanize.OrNot(driver)
 		},
 		measured: clockText,
 		effect:   "CPUs stay at their lowest frequency: often a third of the speed",
@@ -471,7 +472,7 @@ var rules = []rule{
 			if h.Clock == 0 {
 				return ""
 			}
-			return fmt.Sprintf("a core that rested begins at %s and needs %s to reach %s", hertz(h.ClockFirst), milliseconds(h.Ramp), hertz(h.Clock))
+			return fmt.Sprintf("a core that rested begins at %s and needs %s to reach %s", humanize.Hertz(h.ClockFirst), humanize.Milliseconds(h.Ramp), humanize.Hertz(h.Clock))
 		},
 		effect: "frequencies rise only after a while of load: the first tokens are slower, and figures differ from run to run",
 		mend:   "cpupower frequency-set -g performance",
@@ -496,7 +497,7 @@ var rules = []rule{
 			if s.here.Clock == 0 || s.here.Clock >= 0.9*s.here.Stated {
 				return ""
 			}
-			return fmt.Sprintf("a busy core runs at %s, %s says %s", hertz(s.here.Clock), s.here.StatedBy, hertz(s.here.Stated))
+			return fmt.Sprintf("a busy core runs at %s, %s says %s", humanize.Hertz(s.here.Clock), s.here.StatedBy, humanize.Hertz(s.here.Stated))
 		},
 		measured: func(s *subject) string {
 			return fmt.Sprintf("all that computes takes %.2g times as long", s.here.Stated/s.here.Clock)
@@ -554,7 +555,7 @@ var rules = []rule{
 			if a.Read == 0 || b.Read == 0 {
 				return ""
 			}
-			return fmt.Sprintf("one thread of a core reads %s and computes %s; two threads %s and %s together", rate(a.Read), ops(a.Ops), rate(b.Read), ops(b.Ops))
+			return fmt.Sprintf("one thread of a core reads %s and computes %s; two threads %s and %s together", humanize.GBps(a.Read), humanize.Ops(a.Ops), humanize.GBps(b.Read), humanize.Ops(b.Ops))
 		},
 		effect: "ck runs one worker on each core, since a second one adds nothing to a loop that keeps the core's units or the memory busy; other programs on the sibling threads take their half",
 		mend:   "nothing for ck alone; beside other programs:\necho off > /sys/devices/system/cpu/smt/control",
@@ -610,7 +611,7 @@ var rules = []rule{
 			if len(s.DSA) == 0 || usable > 0 {
 				return ""
 			}
-			return plural(len(s.DSA), "DSA or IAA device") + ", no queue of which this process may use" + why
+			return humanize.Plural(len(s.DSA), "DSA or IAA device") + ", no queue of which this process may use" + why
 		},
 		effect: "none today: ck copies with its cores",
 		mend:   "accel-config load-config -e -c FILE\nchmod g+rw /dev/dsa/wq0.0",
@@ -666,7 +667,7 @@ var rules = []rule{
 			if s.here.Noise.OtherLoad < 0.25 {
 				return ""
 			}
-			return fmt.Sprintf("other processes keep %.1f of %s busy", s.here.Noise.OtherLoad, plural(len(s.CPUs), "CPU"))
+			return fmt.Sprintf("other processes keep %.1f of %s busy", s.here.Noise.OtherLoad, humanize.Plural(len(s.CPUs), "CPU"))
 		},
 		effect: "workers meet after every matmul: one that shares its core stops all; and the figures below are too low",
 		mend:   "ps aux --sort=-pcpu | head",
@@ -680,13 +681,13 @@ var rules = []rule{
 			if len(s.Settings.Mitigations) == 0 {
 				return ""
 			}
-			return plural(len(s.Settings.Mitigations), "mitigation") + " of CPU vulnerabilities active"
+			return humanize.Plural(len(s.Settings.Mitigations), "mitigation") + " of CPU vulnerabilities active"
 		},
 		measured: func(s *subject) string {
 			if s.here.Small.Touch == 0 {
-				return "a system call takes " + nanoseconds(s.here.Syscall)
+				return "a system call takes " + humanize.Nanoseconds(s.here.Syscall)
 			}
-			return fmt.Sprintf("a system call takes %s, the first use of a page of 4 KiB %s", nanoseconds(s.here.Syscall), nanoseconds(s.here.Small.Touch*4096/(1<<30)))
+			return fmt.Sprintf("a system call takes %s, the first use of a page of 4 KiB %s", humanize.Nanoseconds(s.here.Syscall), humanize.Nanoseconds(s.here.Small.Touch*4096/(1<<30)))
 		},
 		effect: "system calls and page faults cost more; matmuls make none. Seen when a model is loaded, hardly after",
 		mend:   "mitigations=off on the kernel's command line,\nonly where nobody else's code runs",
@@ -712,7 +713,7 @@ var rules = []rule{
 			}
 			return "the clock source is " + s.Settings.ClockSource
 		},
-		measured: func(s *subject) string { return "a look at the clock takes " + nanoseconds(s.here.Now) },
+		measured: func(s *subject) string { return "a look at the clock takes " + humanize.Nanoseconds(s.here.Now) },
 		effect:   "every look at the clock is a system call: measured steps are slower and less exact",
 		mend:     "cd /sys/devices/system/clocksource/clocksource0\necho tsc > current_clocksource (if dmesg does not call it unstable)",
 	},
@@ -722,7 +723,7 @@ var rules = []rule{
 			if len(s.Missing) == 0 {
 				return ""
 			}
-			return plural(len(s.Missing), "thing") + " could not be read or made no sense; the page lists them"
+			return humanize.Plural(len(s.Missing), "thing") + " could not be read or made no sense; the page lists them"
 		},
 		effect: "what this page says may be incomplete",
 		mend:   "cktopo --plain | grep ^missing",
@@ -797,7 +798,7 @@ func nodesWith(ids []int, one, more string) string {
 	if len(ids) == 1 {
 		return fmt.Sprintf("node %d %s", ids[0], one)
 	}
-	return fmt.Sprintf("nodes %s %s", shortList(ids, listWidth), more)
+	return fmt.Sprintf("nodes %s %s", humanize.ShortList(ids, humanize.ListColumns), more)
 }
 
 // setAside is the memory in free pages of the pools.
@@ -836,7 +837,7 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 		}
 	}
 	if own && all > 0 && away > all/10*3 {
-		return fmt.Sprintf("%s of %s (%s) lie on nodes where this process does not run", percent(away, all), whose, size(all)),
+		return fmt.Sprintf("%s of %s (%s) lie on nodes where this process does not run", humanize.Percent(away, all), whose, humanize.IBytes(all)),
 			"they are read over links between nodes"
 	}
 	if withCPUs < 2 || all < 4<<30 && !own || all == 0 || cached[most] < all/10*7 {
@@ -846,7 +847,7 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 	if far, near := farthest(s.Survey, most); far > near && near > 0 {
 		effect += fmt.Sprintf(" (distance up to %d instead of %d), and from one node's memory channels", far, near)
 	}
-	return fmt.Sprintf("%s of %s (%s) lie on node %d", percent(cached[most], all), whose, size(all), s.Nodes[most].ID), effect
+	return fmt.Sprintf("%s of %s (%s) lie on node %d", humanize.Percent(cached[most], all), whose, humanize.IBytes(all), s.Nodes[most].ID), effect
 }
 
 // farthest is the largest distance to the node at index i from nodes with CPUs, and its own.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"ck/internal/cli"
+	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
@@ -232,11 +233,11 @@ func (p *painter) leaf(l *leaf) block {
 		groups = append(groups, p.group(g))
 	}
 	in := p.layOut(groups, 1.8, gapPlain, false)
-	head := l.title + ": " + plural(l.cores, "core")
+	head := l.title + ": " + humanize.Plural(l.cores, "core")
 	if len(l.cpus) > l.cores {
 		head += fmt.Sprintf(", %d CPUs", len(l.cpus))
 	}
-	numbers := shortList(l.cpus, 34)
+	numbers := humanize.ShortList(l.cpus, 34)
 	b := block{w: max(in.w, textWidth(head, 12), textWidth(numbers, 10)) + 2*pad0, h: 44 + in.h + pad0, nodes: []int{l.node}}
 	memory := ""
 	if l.memory != nil {
@@ -499,7 +500,7 @@ func (p *painter) legend(sc *scene) block {
 	}
 	tail := ""
 	if len(p.s.Offline) > 0 {
-		tail = plural(len(p.s.Offline), "CPU") + " offline, not drawn"
+		tail = humanize.Plural(len(p.s.Offline), "CPU") + " offline, not drawn"
 	}
 	b := block{h: 16, w: textWidth(tail, 11)}
 	for _, e := range entries {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ const (
 	pageWidth = 110 // of the page and of findings; prose is never wider
 	drawWidth = 100
 	minWidth  = 40
-	listWidth = 44 // of a list of numbers in a table of pageWidth columns
 )
 
 // columns is how wide the output may be: --width, else the terminal's, else COLUMNS, else def.
@@ -64,108 +62,4 @@ func table(heads ...string) cli.Table {
 // pad fills s with blanks to so many columns; one blank follows in any case.
 func pad(s string, columns int) string {
 	return s + strings.Repeat(" ", max(1, columns-cli.Width(s)))
-}
-
-// ranges writes ascending numbers in the kernel's list format, one range each.
-func ranges(ids []int) []string {
-	var out []string
-	for i := 0; i < len(ids); {
-		j := i
-		for j+1 < len(ids) && ids[j+1] == ids[j]+1 {
-			j++
-		}
-		if r := strconv.Itoa(ids[i]); j > i {
-			out = append(out, r+"-"+strconv.Itoa(ids[j]))
-		} else {
-			out = append(out, r)
-		}
-		i = j + 1
-	}
-	return out
-}
-
-// shortList is a list of numbers in at most so many columns: what does not fit is counted.
-func shortList(ids []int, columns int) string {
-	parts := ranges(ids)
-	if len(parts) == 0 {
-		return "none"
-	}
-	if all := strings.Join(parts, ","); len(all) <= columns {
-		return all
-	}
-	tail := fmt.Sprintf(",… (%d in all)", len(ids))
-	text := parts[0]
-	for _, r := range parts[1:] {
-		if len(text)+1+len(r)+cli.Width(tail) > columns {
-			break
-		}
-		text += "," + r
-	}
-	return text + tail
-}
-
-// size writes bytes with the unit that leaves one to four digits before the point.
-func size(n int64) string {
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
-	v, i := float64(n), 0
-	for i+1 < len(units) && (v >= 10240 || v >= 1024 && (v == float64(int64(v/1024))*1024 || i > 0)) {
-		v, i = v/1024, i+1
-	}
-	text := strconv.FormatFloat(v, 'f', 0, 64)
-	if v < 100 && v != float64(int64(v)) {
-		text = strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-	}
-	return text + " " + units[i]
-}
-
-// told is a size, or that it is not told.
-func told(n int64) string {
-	if n <= 0 {
-		return "not told"
-	}
-	return size(n)
-}
-
-func orNot(s string) string {
-	if s == "" {
-		return "not told"
-	}
-	return s
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// dash is a number that may not be told.
-func dash(n int) string {
-	if n <= 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
-}
-
-// percent is a share in words.
-func percent(part, all int64) string {
-	if all <= 0 {
-		return "0 %"
-	}
-	return strconv.FormatFloat(100*float64(part)/float64(all), 'f', 0, 64) + " %"
 }
