@@ -10,6 +10,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/probe"
 )
 
 func (p *program) checkCommand() {
@@ -45,7 +46,7 @@ func (p *program) check() error {
 			return err
 		}
 		if !p.noMeasure {
-			s.here = measureHere(&survey, p.app.Common.Threads, s.model)
+			s.here = probe.Here(&survey, p.app.Common.Threads, s.model)
 		}
 	}
 	r := check(s)
@@ -63,16 +64,33 @@ func (p *program) check() error {
 	return err
 }
 
+// modelPages looks at the files of --model; nil if none is named.
+func (p *program) modelPages() (*probe.FilePages, error) {
+	name := p.app.Common.Model
+	if name == "" {
+		return nil, nil
+	}
+	files, err := probe.ModelFiles(name)
+	if err != nil {
+		return nil, cli.Input("%w", err)
+	}
+	pages, err := probe.LookAtFiles(files)
+	if err != nil {
+		return nil, cli.Input("%w", err)
+	}
+	return pages, nil
+}
+
 // report is the result of all rules.
 type report struct {
-	Schema   string     `json:"schema"`
-	Matters  int        `json:"matters"` // serious findings
-	Findings []finding  `json:"findings"`
-	LookedAt int        `json:"looked_at"`  // rules, less those below
-	Unknown  []string   `json:"unknown"`    // rules whose facts are not there
-	Skipped  []string   `json:"unmeasured"` // rules that need a measurement
-	Measured *figures   `json:"measured"`   // null: nothing was
-	Model    *filePages `json:"model"`      // null: none was named
+	Schema   string           `json:"schema"`
+	Matters  int              `json:"matters"` // serious findings
+	Findings []finding        `json:"findings"`
+	LookedAt int              `json:"looked_at"`  // rules, less those below
+	Unknown  []string         `json:"unknown"`    // rules whose facts are not there
+	Skipped  []string         `json:"unmeasured"` // rules that need a measurement
+	Measured *probe.Figures   `json:"measured"`   // null: nothing was
+	Model    *probe.FilePages `json:"model"`      // null: none was named
 }
 
 type finding struct {
@@ -232,10 +250,10 @@ func (r *report) counts() section {
 func (r *report) measuredSections() []section {
 	var all []section
 	if r.Measured != nil {
-		all = append(all, r.Measured.section())
+		all = append(all, measuredSection(r.Measured))
 	}
 	if r.Model != nil {
-		all = append(all, r.Model.section())
+		all = append(all, modelSection(r.Model))
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/probe"
 	"ck/internal/topo"
 )
 
@@ -108,13 +109,13 @@ func TestRules(t *testing.T) {
 			s.DSA = []topo.Accelerator{{Name: "dsa0", Queues: []topo.Queue{{Name: "wq0.0", State: "enabled", Type: "user", Why: "no"}}}}
 		}, "wq0.0: no", nil},
 		"huge-pages-not-given": {func(s *subject) {
-			s.here = &figures{Small: pageRates{Read: 20e9, Walk: 20e-9}, Huge: pageRates{Read: 25e9, Walk: 10e-9}, HugeShare: 0.3}
+			s.here = &probe.Figures{Small: probe.PageRates{Read: 20e9, Walk: 20e-9}, Huge: probe.PageRates{Read: 25e9, Walk: 10e-9}, HugeShare: 0.3}
 		}, "huge pages for 30 % of memory", nil},
 		"clock-low": {func(s *subject) {
-			s.here = &figures{Clock: 1.3e9, Stated: 2.6e9, StatedBy: "/proc/cpuinfo"}
+			s.here = &probe.Figures{Clock: 1.3e9, Stated: 2.6e9, StatedBy: "/proc/cpuinfo"}
 		}, "1.30 GHz, /proc/cpuinfo says 2.60 GHz", nil},
-		"stolen-time": {func(s *subject) { s.here = &figures{Noise: measure.Noise{Steal: 0.12}} }, "12 %", nil},
-		"busy":        {func(s *subject) { s.here = &figures{Noise: measure.Noise{OtherLoad: 1.5}} }, "1.5 of 8 CPUs", nil},
+		"stolen-time": {func(s *subject) { s.here = &probe.Figures{Noise: measure.Noise{Steal: 0.12}} }, "12 %", nil},
+		"busy":        {func(s *subject) { s.here = &probe.Figures{Noise: measure.Noise{OtherLoad: 1.5}} }, "1.5 of 8 CPUs", nil},
 		"missing":     {func(s *subject) { s.Missing = []string{"a", "b"} }, "2 things", nil},
 	}
 	for _, r := range rules {

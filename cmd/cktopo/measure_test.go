@@ -1,114 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"ck/internal/probe"
 	"ck/internal/topo"
 )
 
-// What is measured on the machine of the test is possible, and goes into JSON and text.
-func TestMeasureHere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	fsys, err := topo.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := topo.Inspect(fsys, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := measureHere(&s, 0, nil)
-	if h.Clock < 1e8 || h.Clock > 1e10 || h.ClockFirst > h.Clock || h.Ramp < 0 || h.Ramp > 0.5 {
-		t.Errorf("a clock of %g Hz, %g after a rest, reached after %g s", h.Clock, h.ClockFirst, h.Ramp)
-	}
-	if h.Syscall <= 0 || h.Syscall > 1e-3 || h.Now <= 0 || h.Now > 1e-3 {
-		t.Errorf("a system call of %g s, the clock in %g s", h.Syscall, h.Now)
-	}
-	for name, v := range map[string]float64{"one core": h.ReadOne, "all cores": h.ReadAll, "small pages": h.Small.Read, "huge pages": h.Huge.Read} {
-		if v == 0 && len(h.Why) == 0 {
-			t.Errorf("%s: no rate, and nothing says why", name)
-		}
-		if v < 0 || v > 1e13 {
-			t.Errorf("%s: %g bytes a second", name, v)
-		}
-	}
-	if h.HugeShare < 0 || h.HugeShare > 1.01 || h.Threads < 1 || h.Seconds <= 0 {
-		t.Errorf("%+v", h)
-	}
-	r := check(&subject{Survey: &s, here: h})
-	if _, err := json.Marshal(r); err != nil {
-		t.Error(err)
-	}
-	for _, plain := range []bool{false, true} {
-		var b bytes.Buffer
-		if err := r.write(&b, plain, 80); err != nil {
-			t.Fatal(err)
-		}
-		if text := b.String(); !strings.Contains(text, "measured here") || !strings.Contains(text, "clock") {
-			t.Errorf("plain %v: %s", plain, text)
-		}
-	}
-	if len(r.Skipped) > 0 {
-		t.Errorf("rules that were not measured: %v", r.Skipped)
-	}
-}
-
-// The pages of a file that was just written are in memory, on nodes that add up; nothing is told of a file that is not there.
-func TestLookAtFiles(t *testing.T) {
-	dir := t.TempDir()
-	a, b := filepath.Join(dir, "a.safetensors"), filepath.Join(dir, "b.safetensors")
-	for _, x := range []struct {
-		name string
-		n    int
-	}{{a, 3 << 20}, {b, 5000}, {filepath.Join(dir, "empty.safetensors"), 0}} {
-		if err := os.WriteFile(x.name, bytes.Repeat([]byte{7}, x.n), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	files, err := modelFiles(dir)
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%v, %v", files, err)
-	}
-	p, err := lookAtFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Bytes != 3<<20+5000 || p.Pages < 700 || p.Cached != p.Pages {
-		t.Errorf("%+v", p)
-	}
-	if p.Unknown == "" {
-		on, bytes := 0, int64(0)
-		for node, n := range p.Nodes {
-			on += n
-			bytes += p.onNode(node)
-		}
-		if on != p.Cached || bytes < p.Bytes*99/100 || bytes > p.Bytes+1 {
-			t.Errorf("%d pages, %d bytes on nodes of %+v", on, bytes, p)
-		}
-	}
-	if one, err := modelFiles(b); err != nil || len(one) != 1 {
-		t.Errorf("%v, %v", one, err)
-	}
-	for _, name := range []string{filepath.Join(dir, "none"), filepath.Join(dir, "none.gguf")} {
-		if _, err := modelFiles(name); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if _, err := modelFiles(t.TempDir()); err == nil || !strings.Contains(err.Error(), "safetensors") {
-		t.Errorf("an empty folder: %v", err)
-	}
-}
-
 // A model whose pages lie on one of two nodes is found, with what cores of both reach; one that lies on both is not.
 func TestModelOnOneNode(t *testing.T) {
-	s := &subject{Survey: healthy(), here: &figures{Near: 40e9, Far: 25e9}, model: &filePages{Bytes: 1 << 30, Pages: 100, Cached: 100, Nodes: map[int]int{0: 10, 1: 90}}}
+	s := &subject{Survey: healthy(), here: &probe.Figures{Near: 40e9, Far: 25e9}, model: &probe.FilePages{Bytes: 1 << 30, Pages: 100, Cached: 100, Nodes: map[int]int{0: 10, 1: 90}}}
 	find := func() *finding {
 		r := check(s)
 		for i := range r.Findings {
@@ -136,18 +38,12 @@ func TestModelOnOneNode(t *testing.T) {
 	if f := find(); f != nil {
 		t.Errorf("%+v", f)
 	}
-	if near, far := farPair(s.Survey, 1); near != 4 || far != 0 {
-		t.Errorf("CPUs %d and %d", near, far)
-	}
-	if near, far := farPair(s.Survey, 9); near >= 0 || far >= 0 {
-		t.Errorf("CPUs %d and %d of no node", near, far)
-	}
 }
 
 // The effects of what was measured are said with the finding; without a figure nothing is.
 func TestMeasuredEffects(t *testing.T) {
-	all := &figures{Seconds: 1, Threads: 8, Clock: 3e9, ClockFirst: 1e9, Ramp: 0.02, Stated: 2.5e9, StatedBy: "base_frequency", ReadAll: 102.4e9, OpsOne: 1e12, OpsAll: 6e12,
-		Alone: pair{20e9, 1e12}, Siblings: pair{22e9, 1.1e12}, Small: pageRates{20e9, 30e-9, 0.5}, Huge: pageRates{25e9, 10e-9, 0.1}, HugeShare: 1,
+	all := &probe.Figures{Seconds: 1, Threads: 8, Clock: 3e9, ClockFirst: 1e9, Ramp: 0.02, Stated: 2.5e9, StatedBy: "base_frequency", ReadAll: 102.4e9, OpsOne: 1e12, OpsAll: 6e12,
+		Alone: probe.Pair{Read: 20e9, Ops: 1e12}, Siblings: probe.Pair{Read: 22e9, Ops: 1.1e12}, Small: probe.PageRates{Read: 20e9, Walk: 30e-9, Touch: 0.5}, Huge: probe.PageRates{Read: 25e9, Walk: 10e-9, Touch: 0.1}, HugeShare: 1,
 		Got: 1.5, Pause: 0.05, Syscall: 100e-9, Now: 1e-6, HintFaults: 70, Migrated: 7}
 	for _, c := range []struct {
 		id     string
@@ -171,7 +67,7 @@ func TestMeasuredEffects(t *testing.T) {
 		}, "8 cores compute 6.0 times as fast as one, for a few milliseconds"},
 	} {
 		for _, x := range []struct {
-			here *figures
+			here *probe.Figures
 			want string
 		}{{all, c.want}, {nil, ""}} {
 			s := &subject{Survey: healthy(), here: x.here}
@@ -187,7 +83,7 @@ func TestMeasuredEffects(t *testing.T) {
 			}
 		}
 		// Nothing could be measured: every rule must bear it.
-		s := &subject{Survey: healthy(), here: &figures{Locked: -1}}
+		s := &subject{Survey: healthy(), here: &probe.Figures{Locked: -1}}
 		c.change(s)
 		for _, f := range check(s).Findings {
 			if strings.Contains(f.Measured, "NaN") || strings.Contains(f.Measured, "Inf") {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ck/internal/humanize"
+	"ck/internal/probe"
 	"ck/internal/topo"
 )
 
@@ -26,8 +27,8 @@ type rule struct {
 // A subject is what rules look at.
 type subject struct {
 	*topo.Survey
-	here  *figures   // nil: nothing was measured
-	model *filePages // nil: no model was named
+	here  *probe.Figures   // nil: nothing was measured
+	model *probe.FilePages // nil: no model was named
 }
 
 // Severities of findings.
@@ -817,7 +818,7 @@ func pageCacheOnOneNode(s *subject) (what, effect string) {
 	if own {
 		cached, whose = make([]int64, len(s.Nodes)), "the model's pages in memory"
 		for i, n := range s.Nodes {
-			cached[i] = s.model.onNode(n.ID)
+			cached[i] = s.model.OnNode(n.ID)
 		}
 	}
 	withCPUs, most := 0, 0

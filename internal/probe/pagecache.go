@@ -1,30 +1,25 @@
-package main
+package probe
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"ck/internal/cli"
 	"ck/internal/gguf"
-	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
-// filePages says where the pages of a model's files lie, by a sample of them.
-type filePages struct {
+// FilePages says where the pages of a model's files lie, by a sample of them.
+type FilePages struct {
 	Files   []string      `json:"files"`
 	Bytes   int64         `json:"bytes"`
 	Pages   int           `json:"pages"`  // looked at
@@ -47,25 +42,8 @@ const maxFilePages = 1 << 14
 // stretch is how much of a file is read to compare near and far cores.
 const stretch = 64 << 20
 
-// modelPages looks at the files of --model; nil if none is named.
-func (p *program) modelPages() (*filePages, error) {
-	name := p.app.Common.Model
-	if name == "" {
-		return nil, nil
-	}
-	files, err := modelFiles(name)
-	if err != nil {
-		return nil, cli.Input("%w", err)
-	}
-	pages, err := lookAtFiles(files)
-	if err != nil {
-		return nil, cli.Input("%w", err)
-	}
-	return pages, nil
-}
-
-// modelFiles lists the files with a model's weights.
-func modelFiles(name string) ([]string, error) {
+// ModelFiles lists the files with a model's weights.
+func ModelFiles(name string) ([]string, error) {
 	st, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -95,9 +73,9 @@ func modelFiles(name string) ([]string, error) {
 	return files, nil
 }
 
-// lookAtFiles samples pages in equal steps. Pages that are not in memory stay on the disk.
-func lookAtFiles(files []string) (*filePages, error) {
-	p := &filePages{Files: files, Nodes: map[int]int{}, runs: map[int]place{}}
+// LookAtFiles samples pages in equal steps. Pages that are not in memory stay on the disk.
+func LookAtFiles(files []string) (*FilePages, error) {
+	p := &FilePages{Files: files, Nodes: map[int]int{}, runs: map[int]place{}}
 	sizes := make([]int64, len(files))
 	for i, name := range files {
 		st, err := os.Stat(name)
@@ -119,7 +97,7 @@ func lookAtFiles(files []string) (*filePages, error) {
 }
 
 // look samples one file.
-func (p *filePages) look(name string, bytes int64, sample int) (err error) {
+func (p *FilePages) look(name string, bytes int64, sample int) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -164,7 +142,7 @@ func (p *filePages) look(name string, bytes int64, sample int) (err error) {
 }
 
 // query asks for the nodes of pages that are mapped and there (move_pages(2) without nodes).
-func (p *filePages) query(name string, bytes int64, addrs []unsafe.Pointer, offs []int64) error {
+func (p *FilePages) query(name string, bytes int64, addrs []unsafe.Pointer, offs []int64) error {
 	if len(addrs) == 0 {
 		return nil
 	}
@@ -212,8 +190,8 @@ func inMemory(fd int, b []byte, off int64, own bool) (in, ok bool) {
 	return st.Cache > 0, err == nil
 }
 
-// onNode is about how many bytes of the files lie on a node.
-func (p *filePages) onNode(node int) int64 {
+// OnNode is about how many bytes of the files lie on a node.
+func (p *FilePages) OnNode(node int) int64 {
 	if p.Pages == 0 {
 		return 0
 	}
@@ -222,7 +200,7 @@ func (p *filePages) onNode(node int) int64 {
 
 // rates measures how fast a core of the node that holds most of the pages reads them, and one of the node with CPUs that is farthest from
 // it. Both are 0 where there is but one node or too little is in memory.
-func (p *filePages) rates(s *topo.Survey) (near, far float64, err error) {
+func (p *FilePages) rates(s *topo.Survey) (near, far float64, err error) {
 	home, run := -1, place{}
 	for node, n := range p.Nodes {
 		if home < 0 || n > p.Nodes[home] || n == p.Nodes[home] && node < home {
@@ -289,28 +267,4 @@ func farPair(s *topo.Survey, home int) (near, far int) {
 		}
 	}
 	return near, far
-}
-
-// nearAndFar is the rates as an effect.
-func nearAndFar(s *subject) string {
-	if s.here.Near == 0 || s.here.Far == 0 {
-		return ""
-	}
-	return fmt.Sprintf("a core of that node reads them at %s, one of the farthest node at %s", humanize.GBps(s.here.Near), humanize.GBps(s.here.Far))
-}
-
-// section is the pages as a part of the report.
-func (p *filePages) section() section {
-	sec := section{name: "model"}
-	sec.add("files", fmt.Sprintf("%s, %s", humanize.Plural(len(p.Files), "file"), humanize.IBytes(p.Bytes)))
-	if p.Pages > 0 {
-		sec.add("in memory", fmt.Sprintf("%s, by a sample of %s", humanize.Percent(int64(p.Cached), int64(p.Pages)), humanize.Plural(p.Pages, "page")))
-	}
-	var parts []string
-	for _, node := range slices.Sorted(maps.Keys(p.Nodes)) {
-		parts = append(parts, "node "+strconv.Itoa(node)+" "+humanize.Percent(int64(p.Nodes[node]), int64(p.Cached)))
-	}
-	sec.add("on", strings.Join(parts, ", "))
-	sec.add("not told", p.Unknown)
-	return sec
 }
