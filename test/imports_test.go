@@ -46,11 +46,14 @@ var mayImport = map[string][]string{
 	"internal/quality":      {"internal/engine", "internal/tokenizer", "internal/walk"},
 	"internal/cli":          {"asm/clone", "internal/isa"},
 	"internal/lineedit":     {},
-	"internal/picture":      {},
+	"internal/picture":      {"internal/cli", "internal/humanize", "internal/topo"},
 	"internal/testkit":      {},
 	"internal/bench":        {"internal/engine", "internal/generate", "internal/measure", "internal/plan", "internal/probe", "internal/quant", "internal/topo", "internal/walk"},
 	"internal/bench/format": {"internal/bench", "internal/cli", "internal/measure", "internal/probe"},
 	"internal/compare":      {"internal/bench", "internal/measure"},
+	"internal/findings":     {"internal/humanize", "internal/probe", "internal/topo"},
+	"internal/gather":       {"internal/humanize", "internal/topo"},
+	"internal/page":         {"internal/cli", "internal/findings", "internal/humanize", "internal/isa", "internal/kernel", "internal/probe", "internal/quant", "internal/topo"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
+	"ck/internal/findings"
 	"ck/internal/topo"
 )
 
@@ -125,8 +126,8 @@ const examples = `  cktopo
 func checkList() string {
 	var b strings.Builder
 	b.WriteString("What check looks at, what a finding is worth, and where the facts come from:\n\n")
-	for _, x := range rules {
-		fmt.Fprintf(&b, "  %-22s  %-7s  %s\n", x.id, x.severity, x.reads)
+	for _, x := range findings.Rules() {
+		fmt.Fprintf(&b, "  %-22s  %-7s  %s\n", x.ID, x.Severity, x.Reads)
 	}
 	return b.String()
 }

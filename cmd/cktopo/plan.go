@@ -15,6 +15,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/humanize"
 	"ck/internal/measure"
+	"ck/internal/page"
 	"ck/internal/synth"
 	"ck/internal/topo"
 )
@@ -150,7 +151,7 @@ func (o *planOptions) word(args []string) string {
 }
 
 // columns is how wide the output may be.
-func (o *planOptions) columns() int { return columns(o.app, 0, pageWidth) }
+func (o *planOptions) columns() int { return columns(o.app, 0, page.Width) }
 
 // models reads the word, or -m: one model for each type. path is the file's name for commands.
 func (o *planOptions) models(args []string) (models []*cost.Model, path string, err error) {

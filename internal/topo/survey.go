@@ -1,6 +1,10 @@
 package topo
 
-import "ck/internal/isa"
+import (
+	"strconv"
+
+	"ck/internal/isa"
+)
 
 // A Survey is what cktopo shows: the Machine that the engine uses, and what only people ask for. It takes longer to read (caches of
 // every CPU, devices), so the engine does not. What the tree does not tell is absent: nil, 0, "" or -1 as said; Missing names files
@@ -79,6 +83,20 @@ type Shape struct {
 	Bytes int64  // of one; 0: not told
 	CPUs  int    // online CPUs that share one
 	Count int
+}
+
+// Name is the cache as people call it: "L1d", "L1i", "L2".
+func (c Shape) Name() string {
+	name := "L" + strconv.Itoa(c.Level)
+	switch c.Type {
+	case "data":
+		if c.Level == 1 {
+			name += "d"
+		}
+	case "instruction":
+		name += "i"
+	}
+	return name
 }
 
 // MemoryKind tells memories apart where the system says so.

@@ -1,8 +1,6 @@
-package main
+package picture
 
 import (
-	"bytes"
-	"encoding/xml"
 	"fmt"
 	"math"
 	"slices"
@@ -22,8 +20,8 @@ const (
 	gapLink  = 64.0 // between boxes that a labelled line joins
 	lineH    = 16.0
 	fontName = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
-	ink      = "#222222"
-	faint    = "#666666"
+	inkHex   = "#222222"
+	faintHex = "#666666"
 )
 
 var (
@@ -32,67 +30,6 @@ var (
 		topo.GPU: "#f5d0da", topo.None: "#e9e9e9"}
 )
 
-// writeSVG writes the picture to the file of --svg.
-func (p *program) writeSVG(s *topo.Survey) error {
-	f, err := p.app.Create(p.svg, p.force)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err := f.Write(drawSVG(s)); err != nil {
-		return cli.OutError(err)
-	}
-	return f.Commit()
-}
-
-// An svg collects the elements of a picture.
-type svg struct{ bytes.Buffer }
-
-func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
-
-func (g *svg) rect(x, y, w, h, radius float64, fill, stroke string) {
-	fmt.Fprintf(g, `<rect x="%s" y="%s" width="%s" height="%s" rx="%s" fill="%s" stroke="%s"/>`+"\n",
-		num(x), num(y), num(w), num(h), num(radius), fill, stroke)
-}
-
-// text writes s with its baseline at y; anchor is start, middle or end.
-func (g *svg) text(x, y, size float64, anchor, fill, s string) {
-	fmt.Fprintf(g, `<text x="%s" y="%s" font-size="%s" text-anchor="%s" fill="%s">`, num(x), num(y), num(size), anchor, fill)
-	xml.EscapeText(g, []byte(cli.Escape(s))) // a Buffer takes everything
-	g.WriteString("</text>\n")
-}
-
-func (g *svg) line(x1, y1, x2, y2 float64) {
-	fmt.Fprintf(g, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="2"/>`+"\n", num(x1), num(y1), num(x2), num(y2), "#888888")
-}
-
-// textWidth is about how wide a text is: letters have the widths of DejaVu Sans, which is wider than other fonts, rounded up by kind.
-func textWidth(s string, size float64) float64 {
-	w := 0.0
-	for _, r := range s {
-		switch {
-		case strings.ContainsRune(" .,:;'|iIjl", r):
-			w += 0.34
-		case strings.ContainsRune("frt-()[]/", r):
-			w += 0.42
-		case strings.ContainsRune("mwMW@%×+–…#&=<>", r):
-			w += 1
-		case r >= 'A' && r <= 'Z':
-			w += 0.79
-		default:
-			w += 0.64
-		}
-	}
-	return w * size
-}
-
-// A block is a part of the picture whose size is known before it is drawn. w may be raised: what is in it stretches.
-type block struct {
-	w, h  float64
-	nodes []int // for the links between blocks
-	draw  func(g *svg, x, y, w, h float64)
-}
-
 // painter draws one survey.
 type painter struct {
 	s      *topo.Survey
@@ -100,7 +37,8 @@ type painter struct {
 	labels int     // CPU numbers in a core: 0, 1, or 2 for all
 }
 
-func drawSVG(s *topo.Survey) []byte {
+// MachineSVG draws a machine as an SVG document: packages, nodes, cores, caches, memory, the distances between nodes.
+func MachineSVG(s *topo.Survey) []byte {
 	sc := makeScene(s)
 	outers := alikeSVG(&sc)
 	cores := 0
@@ -137,7 +75,7 @@ func drawSVG(s *topo.Survey) []byte {
 	for _, b := range parts {
 		w, h = max(w, b.w), h+b.h+margin
 	}
-	g := &svg{}
+	g := &svgDoc{}
 	fmt.Fprintf(g, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" font-family="%s">`+"\n",
 		num(w+2*margin), num(h), num(w+2*margin), num(h), fontName)
 	g.rect(0, 0, w+2*margin, h, 0, "#ffffff", "none")
@@ -167,10 +105,10 @@ func (p *painter) heading(sc *scene) block {
 	for _, l := range lines {
 		b.w = max(b.w, textWidth(l, 12))
 	}
-	b.draw = func(g *svg, x, y, _, _ float64) {
-		g.text(x, y+20, 20, "start", ink, sc.title)
+	b.draw = func(g *svgDoc, x, y, _, _ float64) {
+		g.text(x, y+20, 20, "start", inkHex, sc.title)
 		for i, l := range lines {
-			g.text(x, y+24+lineH*float64(i+1), 12, "start", faint, l)
+			g.text(x, y+24+lineH*float64(i+1), 12, "start", faintHex, l)
 		}
 	}
 	return b
@@ -206,9 +144,9 @@ func (p *painter) outer(o *outer) block {
 		b.w, b.h = max(b.w, part.w), b.h+part.h+pad0
 	}
 	b.w += 2 * pad0
-	b.draw = func(g *svg, x, y, w, h float64) {
+	b.draw = func(g *svgDoc, x, y, w, h float64) {
 		g.rect(x, y, w, h, 8, "#fafafa", "#555555")
-		g.text(x+pad0, y+18, 14, "start", ink, o.title)
+		g.text(x+pad0, y+18, 14, "start", inkHex, o.title)
 		at := y + 26
 		for _, part := range parts {
 			part.draw(g, x+pad0, at, w-2*pad0, part.h)
@@ -220,9 +158,9 @@ func (p *painter) outer(o *outer) block {
 
 // strip is a bar with a text: a cache or the memory of all that stands above.
 func strip(text, fill string) block {
-	return block{w: textWidth(text, 11) + 12, h: 20, draw: func(g *svg, x, y, w, h float64) {
+	return block{w: textWidth(text, 11) + 12, h: 20, draw: func(g *svgDoc, x, y, w, h float64) {
 		g.rect(x, y, w, h, 3, fill, "#999999")
-		g.text(x+w/2, y+14, 11, "middle", ink, text)
+		g.text(x+w/2, y+14, 11, "middle", inkHex, text)
 	}}
 }
 
@@ -245,10 +183,10 @@ func (p *painter) leaf(l *leaf) block {
 		b.w = max(b.w, textWidth(memory, 11)+2*pad0+12)
 		b.h += 28
 	}
-	b.draw = func(g *svg, x, y, w, h float64) {
+	b.draw = func(g *svgDoc, x, y, w, h float64) {
 		g.rect(x, y, w, h, 6, "#ffffff", "#888888")
-		g.text(x+pad0, y+17, 12, "start", ink, head)
-		g.text(x+pad0, y+33, 10, "start", faint, numbers)
+		g.text(x+pad0, y+17, 12, "start", inkHex, head)
+		g.text(x+pad0, y+33, 10, "start", faintHex, numbers)
 		at := y + 42
 		in.draw(g, x+pad0, at, w-2*pad0, in.h)
 		if memory != "" {
@@ -269,13 +207,13 @@ func (p *painter) group(cg coreGroup) block {
 		b.h += 22
 		b.w = max(b.w, textWidth(cg.label, 10)+8)
 	}
-	b.draw = func(g *svg, x, y, w, h float64) {
+	b.draw = func(g *svgDoc, x, y, w, h float64) {
 		for i, c := range cg.cores {
 			p.core(g, c, x+step*float64(i%cols), y+step*float64(i/cols))
 		}
 		if cg.label != "" {
 			g.rect(x, y+h-20, w-2, 16, 2, "#f2efe4", "#999999")
-			g.text(x+w/2, y+h-8, 10, "middle", ink, cg.label)
+			g.text(x+w/2, y+h-8, 10, "middle", inkHex, cg.label)
 		}
 	}
 	return b
@@ -292,10 +230,10 @@ func columnsFor(n int) int {
 	return max(1, best)
 }
 
-func (p *painter) core(g *svg, c drawnCore, x, y float64) {
+func (p *painter) core(g *svgDoc, c drawnCore, x, y float64) {
 	fill, color := coreFill[min(c.kind, len(coreFill)-1)], "#ffffff"
 	if !c.allowed {
-		fill, color = "#ffffff", faint
+		fill, color = "#ffffff", faintHex
 	}
 	g.rect(x, y, p.cell, p.cell, 3, fill, "#555555")
 	size := p.cell * 0.3
@@ -319,10 +257,10 @@ func (p *painter) memory(m memoryBox, o *outer) block {
 	if d := p.distanceTo(m.node, o); d != "" {
 		title += ", " + d
 	}
-	return block{w: max(textWidth(title, 11), textWidth(text, 11)) + 16, h: 40, draw: func(g *svg, x, y, w, h float64) {
+	return block{w: max(textWidth(title, 11), textWidth(text, 11)) + 16, h: 40, draw: func(g *svgDoc, x, y, w, h float64) {
 		g.rect(x, y, w, h, 4, memoryFill[m.kind], "#888888")
-		g.text(x+8, y+16, 11, "start", ink, title)
-		g.text(x+8, y+32, 11, "start", ink, text)
+		g.text(x+8, y+16, 11, "start", inkHex, title)
+		g.text(x+8, y+32, 11, "start", inkHex, text)
 	}}
 }
 
@@ -384,90 +322,6 @@ func (p *painter) between(a, b []int) string {
 	return fmt.Sprintf("%d–%d", lo, hi)
 }
 
-// maxLinked is how many boxes get lines between neighbours.
-const maxLinked = 8
-
-// grid sets blocks of one size into rows. Neighbours are joined by a line with their distance, if they are few and it is told.
-func (p *painter) grid(blocks []block, aspect float64) block {
-	gap := gapPlain
-	if n := len(blocks); n > 1 && n <= maxLinked && p.between(blocks[0].nodes, blocks[1].nodes) != "" {
-		gap = gapLink
-	}
-	return p.layOut(blocks, aspect, gap, true)
-}
-
-// plainGrid is a grid without lines, as wide as it may be.
-func (p *painter) plainGrid(blocks []block, limit float64) block {
-	w, _ := largest(blocks)
-	cols := max(1, min(len(blocks), int((limit+gapPlain)/(w+gapPlain))))
-	rows := (len(blocks) + cols - 1) / max(1, cols)
-	cols = (len(blocks) + rows - 1) / max(1, rows) // rows of one length, if that takes no more of them
-	return p.inColumns(blocks, cols, gapPlain, true)
-}
-
-func largest(blocks []block) (w, h float64) {
-	for _, b := range blocks {
-		w, h = max(w, b.w), max(h, b.h)
-	}
-	return w, h
-}
-
-// layOut makes rows, which fill the width that they are given if stretch is set. It chooses the number of columns that comes nearest to
-// the aspect ratio; a last row with gaps counts against it.
-func (p *painter) layOut(blocks []block, aspect, gap float64, stretch bool) block {
-	w, h := largest(blocks)
-	cols, best := 1, math.Inf(1)
-	for c := 1; c <= len(blocks); c++ {
-		rows := (len(blocks) + c - 1) / c
-		ratio := (float64(c)*(w+gap) - gap) / (float64(rows)*(h+gap) - gap)
-		score := math.Abs(math.Log(ratio/aspect)) + 2*float64(c*rows-len(blocks))/float64(c*rows)
-		if score < best-1e-9 {
-			cols, best = c, score
-		}
-	}
-	return p.inColumns(blocks, cols, gap, stretch)
-}
-
-func (p *painter) inColumns(blocks []block, cols int, gap float64, stretch bool) block {
-	w, h := largest(blocks)
-	rows := (len(blocks) + cols - 1) / cols
-	if len(blocks) == 0 {
-		return block{draw: func(*svg, float64, float64, float64, float64) {}}
-	}
-	whole := block{w: float64(cols)*(w+gap) - gap, h: float64(rows)*(h+gap) - gap}
-	whole.draw = func(g *svg, x, y, all, _ float64) {
-		w := w
-		if stretch && all > whole.w {
-			w += (all - whole.w) / float64(cols)
-		}
-		for i, b := range blocks {
-			bx, by := x+float64(i%cols)*(w+gap), y+float64(i/cols)*(h+gap)
-			if gap == gapLink {
-				if i%cols+1 < cols && i+1 < len(blocks) {
-					p.link(g, bx+w, by+h/2, bx+w+gap, by+h/2, b, blocks[i+1])
-				}
-				if i+cols < len(blocks) {
-					p.link(g, bx+w/2, by+h, bx+w/2, by+h+gap, b, blocks[i+cols])
-				}
-			}
-			b.draw(g, bx, by, w, h)
-		}
-	}
-	return whole
-}
-
-// link is a line between two blocks with the distance between their nodes.
-func (p *painter) link(g *svg, x1, y1, x2, y2 float64, a, b block) {
-	d := p.between(a.nodes, b.nodes)
-	if d == "" {
-		return
-	}
-	g.line(x1, y1, x2, y2)
-	w := textWidth(d, 12) + 8
-	g.rect((x1+x2)/2-w/2, (y1+y2)/2-9, w, 18, 9, "#ffffff", "#888888")
-	g.text((x1+x2)/2, (y1+y2)/2+4, 12, "middle", ink, d)
-}
-
 // legend says what colours mean.
 func (p *painter) legend(sc *scene) block {
 	type entry struct{ fill, text string }
@@ -506,14 +360,14 @@ func (p *painter) legend(sc *scene) block {
 	for _, e := range entries {
 		b.w += 14 + 6 + textWidth(e.text, 11) + 18
 	}
-	b.draw = func(g *svg, x, y, _, _ float64) {
+	b.draw = func(g *svgDoc, x, y, _, _ float64) {
 		for _, e := range entries {
 			g.rect(x, y, 14, 14, 2, e.fill, "#888888")
-			g.text(x+20, y+11, 11, "start", ink, e.text)
+			g.text(x+20, y+11, 11, "start", inkHex, e.text)
 			x += 20 + textWidth(e.text, 11) + 18
 		}
 		if tail != "" {
-			g.text(x, y+11, 11, "start", faint, tail)
+			g.text(x, y+11, 11, "start", faintHex, tail)
 		}
 	}
 	return b
@@ -568,16 +422,16 @@ func (p *painter) matrix() block {
 		title += fmt.Sprintf(", %d to %d", lo, hi)
 	}
 	b := block{w: max(head+cw*float64(n), textWidth(title, 12)), h: 48 + ch*float64(n)}
-	b.draw = func(g *svg, x, y, _, _ float64) {
-		g.text(x, y+12, 12, "start", ink, title)
+	b.draw = func(g *svgDoc, x, y, _, _ float64) {
+		g.text(x, y+12, 12, "start", inkHex, title)
 		every := 1
 		if n > 24 {
 			every = 8
 		}
 		for i, node := range p.s.Nodes {
 			if i%every == 0 {
-				g.text(x+head+cw*(float64(i)+0.5), y+38, 11, "middle", faint, strconv.Itoa(node.ID))
-				g.text(x+head-8, y+44+ch*(float64(i)+0.5)+4, 11, "end", faint, "node "+strconv.Itoa(node.ID))
+				g.text(x+head+cw*(float64(i)+0.5), y+38, 11, "middle", faintHex, strconv.Itoa(node.ID))
+				g.text(x+head-8, y+44+ch*(float64(i)+0.5)+4, 11, "end", faintHex, "node "+strconv.Itoa(node.ID))
 			}
 			for j := 0; j < n && j < len(p.s.Distance[i]); j++ {
 				d := p.s.Distance[i][j]
@@ -588,7 +442,7 @@ func (p *painter) matrix() block {
 				cx, cy := x+head+cw*float64(j), y+44+ch*float64(i)
 				g.rect(cx, cy, cw, ch, 0, shade(share), "#dddddd")
 				if n <= 24 {
-					g.text(cx+cw/2, cy+15, 11, "middle", ink, strconv.Itoa(d))
+					g.text(cx+cw/2, cy+15, 11, "middle", inkHex, strconv.Itoa(d))
 				}
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // memory is the nodes, then what HMAT says of them, then their memory-side caches.
-func (p page) memory() section {
+func (p maker) memory() section {
 	s, sec := p.s, section{name: "memory"}
 	t := table("node", ">memory", ">free", "kind", ">package", ">CPUs", "numbers", "may be used")
 	access := table("access", "from nodes", ">read ns", ">write ns", ">read GB/s", ">write GB/s")
@@ -63,7 +63,7 @@ func (p page) memory() section {
 }
 
 // kinds says why memory is taken for something else than DRAM: of nodes in a row that are alike in one line.
-func (p page) kinds(sec *section) {
+func (p maker) kinds(sec *section) {
 	s := p.s
 	for i := 0; i < min(len(s.Nodes), len(s.Memory)); {
 		j := i + 1
@@ -96,7 +96,7 @@ func gbps(mib int) string {
 // maxMatrix is how many nodes' distances are shown as a matrix.
 const maxMatrix = 16
 
-func (p page) distances() section {
+func (p maker) distances() section {
 	s := p.s
 	if len(s.Distance) < 2 {
 		return section{}
@@ -152,7 +152,7 @@ func (p page) distances() section {
 	return sec
 }
 
-func (p page) huge() section {
+func (p maker) huge() section {
 	t := table("pool", ">pages", ">free", ">in all")
 	for _, h := range p.s.HugePages {
 		if h.Total == 0 && !p.full {

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -9,34 +9,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/humanize"
-	"ck/internal/topo"
 )
-
-// show prints the page, or what the flags ask for instead.
-func (p *program) show() error {
-	if p.draw && (p.app.Common.JSON || p.app.Common.Plain) {
-		return cli.Usage("--draw: is for people; leave out --json and --plain")
-	}
-	s, err := p.survey()
-	if err != nil {
-		return err
-	}
-	if p.svg != "" {
-		if err := p.writeSVG(&s); err != nil {
-			return err
-		}
-		if p.svg == "-" {
-			return nil
-		}
-	}
-	switch {
-	case p.app.Common.JSON:
-		return writeJSON(p.app.Out, &s, p.root)
-	case p.draw:
-		return drawText(p.app.Text(), &s, p.columns(drawWidth), !utf8Locale())
-	}
-	return writePage(p.app.Text(), &s, p.app.Common.Plain, p.columns(pageWidth))
-}
 
 // A section is a part of the page: facts, then tables. People read it indented and wrapped, programs (--plain) as one fact a line.
 type section struct {
@@ -131,7 +104,7 @@ func (sec *section) write(w io.Writer, columns int) error {
 			value = fmt.Sprintf("and %d more like it: %s", j-i-1, value)
 		}
 		i = j
-		item(&b, 2, label+2, f.name, value, min(columns, pageWidth))
+		item(&b, 2, label+2, f.name, value, min(columns, Width))
 	}
 	for i := range sec.tables {
 		if i > 0 || len(sec.facts) > 0 {
@@ -187,55 +160,38 @@ func writeSections(w io.Writer, all []section, plain bool, columns int) error {
 			err = all[i].write(w, columns)
 		}
 		if err != nil {
-			return cli.OutError(err)
+			return err
 		}
 	}
 	return nil
 }
 
-// page makes the sections of a survey.
-type page struct {
-	s    *topo.Survey
-	full bool // nothing is shortened
-	list int  // columns of a list of numbers
-}
-
-// writePage prints the page of a machine.
-func writePage(w io.Writer, s *topo.Survey, plain bool, columns int) error {
-	p := page{s, plain, max(24, humanize.ListColumns+columns-pageWidth)}
-	return writeSections(w, []section{p.machine(), p.limits(), p.packages(), p.memory(), p.distances(), p.caches(), p.cores(), p.isa(), p.huge(),
-		p.settings(), p.accelerators(), p.cxl(), p.rdma(), p.power(), p.thermal(), p.resctrl(), p.missing(), p.findings()}, plain, columns)
-}
-
-// numbers is a list of numbers of CPUs or nodes.
-func (p page) numbers(ids []int) string {
-	if p.full && len(ids) > 0 {
-		return strings.Join(humanize.Ranges(ids), ",")
+// item writes a label and, beside it, a text that is wrapped at words. The text begins in the column indent+label and ends before the
+// column end.
+func item(b *strings.Builder, indent, label int, name, text string, end int) {
+	if cli.Width(name) >= label { // too long to stand beside it
+		b.WriteString(strings.Repeat(" ", indent) + name + "\n")
+		name = ""
 	}
-	return humanize.ShortList(ids, p.list)
-}
-
-// shownMissing is how many sentences of what is missing people are shown.
-const shownMissing = 10
-
-func (p page) missing() section {
-	sec := section{name: "missing"}
-	for i, m := range p.s.Missing {
-		if i == shownMissing && !p.full {
-			sec.add("more", humanize.Plural(len(p.s.Missing)-i, "sentence")+"; --plain has all")
-			break
+	for i, line := range cli.Wrap(text, end-indent-label) {
+		if i > 0 {
+			name = ""
 		}
-		sec.add(strconv.Itoa(i+1), m)
+		b.WriteString(strings.Repeat(" ", indent) + pad(name, label) + line + "\n")
 	}
-	return sec
 }
 
-// findings says how many there are; the check command says which.
-func (p page) findings() section {
-	r := check(&subject{Survey: p.s})
-	text := r.summary()
-	if len(r.Findings) > 0 {
-		text += "; cktopo check lists them"
+// table makes a table of columns; those of numbers are marked with a leading ">".
+func table(heads ...string) cli.Table {
+	var t cli.Table
+	for _, h := range heads {
+		h, right := strings.CutPrefix(h, ">")
+		t.Head, t.Right = append(t.Head, h), append(t.Right, right)
 	}
-	return section{name: "check", facts: []fact{{name: "findings", value: text}}}
+	return t
+}
+
+// pad fills s with blanks to so many columns; one blank follows in any case.
+func pad(s string, columns int) string {
+	return s + strings.Repeat(" ", max(1, columns-cli.Width(s)))
 }

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"ck/internal/topo"
 )
 
-func (p page) accelerators() section {
+func (p maker) accelerators() section {
 	sec := section{name: "accelerators"}
 	for _, a := range p.s.DSA {
 		batch := "none"
@@ -51,7 +51,7 @@ func (p page) accelerators() section {
 }
 
 // mask is a map of bits, for people without the words of zeros that it begins with.
-func (p page) mask(s string) string {
+func (p maker) mask(s string) string {
 	const word, register = "00000000,", "0x0000000000000000 "
 	for !p.full && (strings.HasPrefix(s, word) || strings.HasPrefix(s, register)) {
 		_, s, _ = strings.Cut(strings.Replace(s, " ", ",", 1), ",")
@@ -60,7 +60,7 @@ func (p page) mask(s string) string {
 }
 
 // cxl leaves serial numbers and UUIDs out: pages are pasted into public places.
-func (p page) cxl() section {
+func (p maker) cxl() section {
 	sec, c := section{name: "CXL and DAX"}, &p.s.CXL
 	for _, m := range c.Memories {
 		f := sec.addThing(m.Name, "volatile", humanize.IBytes(m.RAMBytes), "persistent", humanize.IBytes(m.PMEMBytes), "firmware", m.Firmware, "node", m.Node)
@@ -109,7 +109,7 @@ func address(n int64) string {
 	return fmt.Sprintf("%#x", n)
 }
 
-func (p page) rdma() section {
+func (p maker) rdma() section {
 	sec := section{name: "RDMA"}
 	for _, r := range p.s.RDMA {
 		f := sec.addThing(fmt.Sprintf("%s port %d", r.Device, r.Port), "state", r.State, "physical", r.Physical, "link", r.Link, "rate", r.Rate,
@@ -126,7 +126,7 @@ func (p page) rdma() section {
 	return sec
 }
 
-func (p page) power() section {
+func (p maker) power() section {
 	sec := section{name: "power"}
 	for _, z := range p.s.Power {
 		energy := "may not be read"
@@ -158,7 +158,7 @@ func watts(w float64) string {
 	return fmt.Sprintf("%.4g W", w)
 }
 
-func (p page) thermal() section {
+func (p maker) thermal() section {
 	sec := section{name: "temperatures"}
 	for _, z := range p.s.Thermal {
 		text := "may not be read"
@@ -173,7 +173,7 @@ func (p page) thermal() section {
 	return sec
 }
 
-func (p page) resctrl() section {
+func (p maker) resctrl() section {
 	r, sec := p.s.Resctrl, section{name: "resctrl"}
 	sec.add("the CPU has", strings.Join(p.s.ResctrlFlags, " "))
 	if r == nil {

@@ -1,4 +1,4 @@
-package main
+package findings
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 )
 
 // clockText is the frequency of a busy core beside what the system says.
-func clockText(s *subject) string {
-	h := s.here
+func clockText(s *Subject) string {
+	h := s.Here
 	switch {
 	case h.Clock == 0:
 		return ""
@@ -19,8 +19,8 @@ func clockText(s *subject) string {
 }
 
 // scaling is how much slower cores compute when all of them do.
-func scaling(s *subject) string {
-	h := s.here
+func scaling(s *Subject) string {
+	h := s.Here
 	if h.OpsOne == 0 || h.OpsAll == 0 || h.Threads < 2 {
 		return ""
 	}
@@ -28,8 +28,8 @@ func scaling(s *subject) string {
 }
 
 // throttling is what workers get under the quota.
-func throttling(s *subject) string {
-	h := s.here
+func throttling(s *Subject) string {
+	h := s.Here
 	if h.Got == 0 {
 		return ""
 	}
@@ -37,8 +37,8 @@ func throttling(s *subject) string {
 }
 
 // smallAndHuge compares the sizes of pages.
-func smallAndHuge(s *subject) string {
-	a, b := s.here.Small, s.here.Huge
+func smallAndHuge(s *Subject) string {
+	a, b := s.Here.Small, s.Here.Huge
 	if a.Read == 0 || b.Read == 0 {
 		return ""
 	}
@@ -47,9 +47,9 @@ func smallAndHuge(s *subject) string {
 }
 
 // nearAndFar is the rates as an effect.
-func nearAndFar(s *subject) string {
-	if s.here.Near == 0 || s.here.Far == 0 {
+func nearAndFar(s *Subject) string {
+	if s.Here.Near == 0 || s.Here.Far == 0 {
 		return ""
 	}
-	return fmt.Sprintf("a core of that node reads them at %s, one of the farthest node at %s", humanize.GBps(s.here.Near), humanize.GBps(s.here.Far))
+	return fmt.Sprintf("a core of that node reads them at %s, one of the farthest node at %s", humanize.GBps(s.Here.Near), humanize.GBps(s.Here.Far))
 }

@@ -1,16 +1,21 @@
-package main
+package gather
 
 import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"ck/internal/page"
+	"ck/internal/testkit"
 	"ck/internal/topo"
 )
 
@@ -76,8 +81,8 @@ func readArchive(t *testing.T, name string) map[string]string {
 
 func TestGatherLeavesOut(t *testing.T) {
 	fsys := small()
-	r := newRecorder(fsys)
-	if err := r.record(false); err != nil {
+	r := NewRecorder(fsys)
+	if err := r.Record(false); err != nil {
 		t.Fatal(err)
 	}
 	for name := range fsys { // also what a survey does not ask for
@@ -85,12 +90,12 @@ func TestGatherLeavesOut(t *testing.T) {
 			b.Close()
 		}
 	}
-	a, err := r.archive(hostName(fsys, false))
+	a, err := r.Archive(HostName(fsys, false))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := a.write(&b); err != nil {
+	if err := a.Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	file := t.TempDir() + "/x.tgz"
@@ -133,8 +138,8 @@ func TestGatherLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRecorder(fsys)
-	if err := r.record(true); err != nil {
+	r := NewRecorder(fsys)
+	if err := r.Record(true); err != nil {
 		t.Fatal(err)
 	}
 	live, err := topo.Inspect(r, true)
@@ -153,8 +158,8 @@ func TestGatherLive(t *testing.T) {
 // A file that cannot be read is named; it does not stop the rest.
 func TestGatherUnreadable(t *testing.T) {
 	fsys := small()
-	r := newRecorder(fsys)
-	if err := r.record(false); err != nil {
+	r := NewRecorder(fsys)
+	if err := r.Record(false); err != nil {
 		t.Fatal(err)
 	}
 	r.files["sys/class/powercap/intel-rapl:0/energy_uj"] = &kept{err: &os.PathError{Op: "open", Path: "x", Err: os.ErrPermission}}
@@ -180,5 +185,118 @@ func TestRelativeLink(t *testing.T) {
 		if got, ok := relativeLink(c.at, c.to); got != c.want || ok != c.ok {
 			t.Errorf("%s -> %s: %q, %v, want %q, %v", c.at, c.to, got, ok, c.want, c.ok)
 		}
+	}
+}
+
+func pageOf(t *testing.T, s *topo.Survey, plain bool) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := page.Write(&b, s, plain, page.Width); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// treeNames are the saved trees of the reference data.
+func treeNames(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(testkit.Data(t, "topology/trees"), "*.tar.gz"))
+	if err != nil || len(files) < 49 {
+		t.Fatalf("%d trees, %v", len(files), err)
+	}
+	return files
+}
+
+func inspect(t *testing.T, file string) topo.Survey {
+	t.Helper()
+	fsys, err := topo.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := fsys.(io.Closer); ok {
+		defer c.Close()
+	}
+	s, err := topo.Inspect(fsys, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Gathering a tree gives one with the same page.
+func TestTrees(t *testing.T) {
+	for _, file := range treeNames(t) {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.gz"), func(t *testing.T) {
+			t.Parallel()
+			fsys, err := topo.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c, ok := fsys.(io.Closer); ok {
+				defer c.Close()
+			}
+			r := NewRecorder(fsys)
+			s, err := topo.Inspect(r, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkGather(t, r, pageOf(t, &s, false), pageOf(t, &s, true))
+		})
+	}
+}
+
+func checkGather(t *testing.T, r *Recorder, page, plain string) {
+	t.Helper()
+	s := inspect(t, writeArchive(t, r, ""))
+	if got := pageOf(t, &s, false); got != page {
+		t.Errorf("the gathered tree has another page: %s", firstDifference(page, got))
+	}
+	if got := pageOf(t, &s, true); got != plain {
+		t.Errorf("the gathered tree has another plain page: %s", firstDifference(plain, got))
+	}
+}
+
+func writeArchive(t *testing.T, r *Recorder, host string) string {
+	t.Helper()
+	a, err := r.Archive(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "tree.tgz")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := a.Write(f); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// firstDifference shows the first line in which two texts differ.
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range w {
+		if i >= len(g) || w[i] != g[i] {
+			return "\nwant " + w[i] + "\ngot  " + strings.Join(g[min(i, len(g)):min(i+1, len(g))], "")
+		}
+	}
+	return "more lines: " + strings.Join(g[len(w):min(len(w)+1, len(g))], "")
+}
+
+// A machine that topo.Open would refuse is not gathered.
+func TestTooLarge(t *testing.T) {
+	r := NewRecorder(fstest.MapFS{})
+	for i := range 8 {
+		r.files[fmt.Sprintf("sys/%d", i)] = &kept{data: make([]byte, maxFile)}
+	}
+	var large *TooLargeError
+	if _, err := r.Archive(""); !errors.As(err, &large) || large.Bytes != 8*maxFile || large.Entries != 8 {
+		t.Errorf("%v", err)
+	}
+	delete(r.files, "sys/0")
+	if _, err := r.Archive(""); err != nil {
+		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"ck/internal/humanize"
 )
 
-func (p page) settings() section {
+func (p maker) settings() section {
 	s, sec := &p.s.Settings, section{name: "settings"}
 	sec.add("transparent huge pages", s.THP)
 	sec.add("their defragmentation", s.THPDefrag)

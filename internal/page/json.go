@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"ck/internal/topo"
 )
 
-// document is what --json prints. The names of its facts are those of topo.Survey in snake case.
+// document is what WriteJSON prints. The names of its facts are those of topo.Survey in snake case.
 type document struct {
 	Schema string
 	Root   string
@@ -27,7 +27,8 @@ type document struct {
 	}
 }
 
-func writeJSON(w io.Writer, s *topo.Survey, root string) error {
+// WriteJSON prints the document of a machine, schema ck.topo/1. root is the saved tree that it was read from, "" for this machine.
+func WriteJSON(w io.Writer, s *topo.Survey, root string) error {
 	d := document{Schema: "ck.topo/1", Root: root, Survey: *s}
 	// What "gather" leaves out is not told here either: documents are pasted into public places as pages are.
 	d.CXL.Memories = slices.Clone(d.CXL.Memories)
@@ -47,7 +48,7 @@ func writeJSON(w io.Writer, s *topo.Survey, root string) error {
 	if b, err = snakeKeys(b); err != nil {
 		return err
 	}
-	return cli.OutError(cli.EncodeJSON(w, json.RawMessage(b)))
+	return cli.EncodeJSON(w, json.RawMessage(b))
 }
 
 // snakeKeys rewrites the keys of all objects of a JSON document. Their order stays.

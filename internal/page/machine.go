@@ -1,4 +1,4 @@
-package main
+package page
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"ck/internal/topo"
 )
 
-func (p page) machine() section {
+func (p maker) machine() section {
 	s, sec := p.s, section{name: "machine"}
 	sec.add("CPU", humanize.OrNot(s.Model))
 	sec.add("architecture", humanize.OrNot(s.Arch))
@@ -88,7 +88,7 @@ func nodesText(s *topo.Survey) string {
 	return fmt.Sprintf("%d: %s", len(s.Nodes), strings.Join(parts, ", "))
 }
 
-func (p page) limits() section {
+func (p maker) limits() section {
 	s, sec := p.s, section{name: "limits"}
 	allowed := humanize.Plural(len(s.Affinity), "CPU") + ": " + p.numbers(s.Affinity)
 	if len(s.Affinity) == len(s.CPUs) {
@@ -134,7 +134,7 @@ func ulimit(n int64) string {
 	return "at most " + humanize.IBytes(n)
 }
 
-func (p page) packages() section {
+func (p maker) packages() section {
 	s := p.s
 	t := table("package", ">cores", ">CPUs", "numbers", "nodes")
 	for _, k := range s.Packages {
@@ -143,26 +143,12 @@ func (p page) packages() section {
 	return tableSection("packages", t)
 }
 
-// cacheName is "L1d", "L1i", "L2".
-func cacheName(c topo.Shape) string {
-	name := "L" + strconv.Itoa(c.Level)
-	switch c.Type {
-	case "data":
-		if c.Level == 1 {
-			name += "d"
-		}
-	case "instruction":
-		name += "i"
-	}
-	return name
-}
-
-func (p page) caches() section {
+func (p maker) caches() section {
 	s := p.s
 	t := table("cache", ">each", ">CPUs of one", ">count", ">in all")
 	seen := map[string]int{}
 	for _, c := range s.Caches {
-		name := cacheName(c)
+		name := c.Name()
 		if seen[name]++; p.full && seen[name] > 1 { // one fact a line needs names of its own
 			name += fmt.Sprintf(", shape %d", seen[name])
 		}
@@ -174,7 +160,7 @@ func (p page) caches() section {
 	return tableSection("caches", t)
 }
 
-func (p page) cores() section {
+func (p maker) cores() section {
 	t := table("cores", ">CPUs", "numbers", ">capacity")
 	for _, k := range p.s.Kinds {
 		t.Rows = append(t.Rows, []string{k.Name, strconv.Itoa(len(k.CPUs)), p.numbers(k.CPUs), humanize.Dash(k.Capacity)})
@@ -190,7 +176,7 @@ var activations = map[kernel.ActKind]string{
 	kernel.ActQ8K:  "8 bits, a scale per 256",
 }
 
-func (p page) isa() section {
+func (p maker) isa() section {
 	s, sec := p.s, section{name: "instruction sets"}
 	// Where the flags of the CPU come from is worth a line only if it is neither the CPU nor the kernel's list of them, which agree.
 	if strings.Contains(s.ISA.Source, "dump") {

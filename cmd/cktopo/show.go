@@ -1,0 +1,87 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+
+	"ck/internal/cli"
+	"ck/internal/page"
+	"ck/internal/picture"
+	"ck/internal/topo"
+)
+
+// show prints the page, or what the flags ask for instead.
+func (p *program) show() error {
+	if p.draw && (p.app.Common.JSON || p.app.Common.Plain) {
+		return cli.Usage("--draw: is for people; leave out --json and --plain")
+	}
+	s, err := p.survey()
+	if err != nil {
+		return err
+	}
+	if p.svg != "" {
+		if err := p.writeSVG(&s); err != nil {
+			return err
+		}
+		if p.svg == "-" {
+			return nil
+		}
+	}
+	switch {
+	case p.app.Common.JSON:
+		return cli.OutError(page.WriteJSON(p.app.Out, &s, p.root))
+	case p.draw:
+		return cli.OutError(picture.MachineText(p.app.Text(), &s, p.columns(drawWidth), !utf8Locale()))
+	}
+	return cli.OutError(page.Write(p.app.Text(), &s, p.app.Common.Plain, p.columns(page.Width)))
+}
+
+// writeSVG writes the picture to the file of --svg.
+func (p *program) writeSVG(s *topo.Survey) error {
+	f, err := p.app.Create(p.svg, p.force)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err := f.Write(picture.MachineSVG(s)); err != nil {
+		return cli.OutError(err)
+	}
+	return f.Commit()
+}
+
+// Columns of what is printed where neither a flag nor a terminal nor the environment says it.
+const (
+	drawWidth = 100
+	minWidth  = 40
+)
+
+// columns is how wide the output may be: --width, else the terminal's, else COLUMNS, else def.
+func (p *program) columns(def int) int { return columns(p.app, p.width, def) }
+
+// columns is a width that was asked for, unless 0, else as program.columns says.
+func columns(app *cli.App, width, def int) int {
+	if width > 0 {
+		return width
+	}
+	if w, _, err := term.GetSize(int(app.Out.Fd())); err == nil && w > 0 {
+		return max(w, minWidth)
+	}
+	if w, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && w > 0 && w < 10000 {
+		return max(w, minWidth)
+	}
+	return def
+}
+
+// utf8Locale reports whether the terminal's character set is UTF-8, as the environment says it.
+func utf8Locale() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := os.Getenv(name); v != "" {
+			v = strings.ToLower(v)
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
