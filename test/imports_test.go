@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"internal/findings":     {"internal/humanize", "internal/probe", "internal/topo"},
 	"internal/gather":       {"internal/humanize", "internal/topo"},
 	"internal/page":         {"internal/cli", "internal/findings", "internal/humanize", "internal/isa", "internal/kernel", "internal/probe", "internal/quant", "internal/topo"},
+	"internal/advice":       {"internal/cli", "internal/cost", "internal/humanize", "internal/isa", "internal/measure", "internal/quant", "internal/team", "internal/topo"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

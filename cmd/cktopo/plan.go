@@ -1,20 +1,17 @@
 package main
 
 import (
-	"fmt"
-	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/advice"
+	"ck/internal/advice/view"
 	"ck/internal/cli"
 	"ck/internal/cost"
-	"ck/internal/gguf"
 	"ck/internal/humanize"
-	"ck/internal/measure"
 	"ck/internal/page"
 	"ck/internal/synth"
 	"ck/internal/topo"
@@ -106,10 +103,10 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	doc := planDoc{Schema: planSchema}
+	doc := advice.Document{Schema: advice.Schema}
 	for _, x := range machines {
 		for _, m := range models {
-			r, err := o.plan(m, x, path)
+			r, err := o.ask().Plan(m, x, path)
 			if err != nil {
 				return cli.Usage("plan: %v", err)
 			}
@@ -120,7 +117,7 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 }
 
 // print prints the plans in the form that the flags ask for.
-func (o *planOptions) print(doc planDoc) error {
+func (o *planOptions) print(doc advice.Document) error {
 	switch c := &o.app.Common; {
 	case c.JSONL && doc.Outlines != nil:
 		return cli.PrintLines(o.app, "ck.topo.plan.outline/1", doc.Outlines)
@@ -129,272 +126,70 @@ func (o *planOptions) print(doc planDoc) error {
 	case c.JSON:
 		return o.app.PrintJSON(doc)
 	case doc.Outlines != nil:
-		return o.writeOutlines(&doc)
+		return o.printOutlines(&doc)
 	case o.short:
-		return cli.OutError(doc.writeShort(o.app.Text(), o.app.Common.Quiet))
+		if err := view.WriteShort(o.app.Text(), &doc, c.Quiet); err != nil {
+			return cli.OutError(err)
+		}
+		for i := range doc.Plans {
+			if p := &doc.Plans[i]; p.FitsNowhere() {
+				return cli.Check("%s, %s: needs %s, %s has %s for a model; take a smaller type (--type) or a shorter context (-c)", p.Model.Name, p.Model.Type,
+					humanize.Bytes(p.Memory.NeedFile), p.Machine.Name, humanize.Bytes(p.Machine.MemoryCap))
+			}
+		}
+		return nil
 	}
-	return cli.OutError(doc.write(o.app.Text(), o.app.Common.Plain, o.columns()))
-}
-
-// planSchema is that of plan --json.
-const planSchema = "ck.topo.plan/1"
-
-// word is what names the model: the word, --params or -m.
-func (o *planOptions) word(args []string) string {
-	switch {
-	case len(args) > 0:
-		return args[0]
-	case o.params != "":
-		return o.params
-	}
-	return o.app.Common.Model
+	return cli.OutError(view.Write(o.app.Text(), &doc, o.app.Common.Plain, o.columns()))
 }
 
 // columns is how wide the output may be.
 func (o *planOptions) columns() int { return columns(o.app, 0, page.Width) }
 
-// models reads the word, or -m: one model for each type. path is the file's name for commands.
-func (o *planOptions) models(args []string) (models []*cost.Model, path string, err error) {
-	word := o.word(args)
+// ask is what the flags ask for.
+func (o *planOptions) ask() *advice.Ask {
+	return &advice.Ask{Prompt: o.prompt, Context: o.context, Rows: o.rows, UBatch: o.ubatch, KV: o.kv, Threads: o.app.Common.Threads, CPU: o.app.Common.CPU, Ranks: o.ranks,
+		Rank: o.rank, ClaimPrefill: o.claimPrefill, ClaimDecode: o.claimDecode}
+}
+
+// outlines are the plans of a model that ckrun cannot run yet, on each machine and in each type.
+func (o *planOptions) outlines(name string, x cost.Outline) (doc advice.Document, err error) {
+	doc.Schema, doc.Plans = advice.Schema, []advice.Plan{}
 	switch {
-	case len(args) > 1:
-		return nil, "", cli.Usage("plan: takes one MODEL or SHAPE; see cktopo plan --help")
-	case len(args) == 1 && o.params != "":
-		return nil, "", cli.Usage("plan: --params and %q name two models; give one", args[0])
-	case word == "":
-		return nil, "", cli.Usage("plan: needs a model's file, a shape such as %s or a size such as 250B; see cktopo plan --help", synth.Names()[0])
+	case o.layers+o.hidden+o.ffn+o.heads+o.kvHeads+o.headDim+o.vocab > 0:
+		return doc, cli.Usage("plan: the flags of the shape change models that ckrun can run, and %s is none yet; leave them out", name)
+	case o.claimDecode > 0 || o.claimPrefill > 0:
+		return doc, cli.Usage("plan: claims are judged by the plan of the engine, which cannot run %s yet; leave them out", x.Lacks)
 	}
-	s, isShape, err := o.shape(word)
+	machines, err := o.planned()
 	if err != nil {
-		return nil, "", err
-	}
-	if !isShape {
-		return o.file(word)
+		return doc, err
 	}
 	types := o.types
 	if types == "" {
-		types = "Q8_0"
-	}
-	for typ := range strings.SplitSeq(types, ",") {
-		m, err := cost.OfShape(word, s, strings.TrimSpace(typ))
-		if err != nil {
-			return nil, "", cli.Usage("plan: %v", err)
+		if types = x.Default; types == "" {
+			types = "Q8_0"
 		}
-		models = append(models, m)
 	}
-	return models, "MODEL.gguf", nil
+	for _, m := range machines {
+		for typ := range strings.SplitSeq(types, ",") {
+			r, err := o.ask().Outline(name, strings.TrimSpace(typ), x, m)
+			if err != nil {
+				return doc, cli.Usage("plan: %v", err)
+			}
+			doc.Outlines = append(doc.Outlines, *r)
+		}
+	}
+	return doc, nil
 }
 
-// shape reads the word as a shape or a size, and the flags that change it.
-func (o *planOptions) shape(word string) (synth.Shape, bool, error) {
-	s, err := synth.Find(word)
-	if err != nil {
-		if _, err := os.Stat(word); err == nil || strings.HasSuffix(word, ".gguf") || strings.ContainsRune(word, '/') {
-			return s, false, nil
-		}
-		n, perr := cost.ParseParams(word)
-		if perr != nil {
-			return s, false, cli.Usage("plan: %q is no file, no shape that ck knows and no number of parameters such as 250B; see cktopo plan --help", word)
-		}
-		s = cost.ShapeOfSize(n)
+// printOutlines prints outlines; --short has no line to type, which is an input that cannot be used.
+func (o *planOptions) printOutlines(doc *advice.Document) error {
+	c := &o.app.Common
+	if err := view.WriteOutlines(o.app.Text(), doc, o.short, c.Quiet, c.Plain, o.columns()); err != nil {
+		return cli.OutError(err)
 	}
-	for _, e := range []struct{ value, dst *int }{{&o.layers, &s.Layers}, {&o.hidden, &s.Hidden}, {&o.ffn, &s.FFN}, {&o.heads, &s.Heads},
-		{&o.kvHeads, &s.KVHeads}, {&o.headDim, &s.HeadDim}, {&o.vocab, &s.Vocab}} {
-		if *e.value != 0 {
-			*e.dst = *e.value
-		}
-	}
-	if err := s.Check(); err != nil {
-		return s, true, cli.Usage("plan: %v", err)
-	}
-	return s, true, nil
-}
-
-// file opens a model's file; only its metadata and small vectors are read.
-func (o *planOptions) file(path string) ([]*cost.Model, string, error) {
-	switch {
-	case o.types != "":
-		return nil, "", cli.Usage("--type: a file has types of its own; name a shape")
-	case o.layers+o.hidden+o.ffn+o.heads+o.kvHeads+o.headDim+o.vocab > 0:
-		return nil, "", cli.Usage("plan: a file has a shape of its own; leave out the flags of the shape")
-	}
-	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return nil, "", cli.Input("%s: is a folder; plan reads GGUF files", path)
-	}
-	f, err := gguf.Open(path)
-	if err != nil {
-		return nil, "", cli.Input("%w", err)
-	}
-	defer f.Close()
-	m, err := cost.OfFile(path, f)
-	if err != nil {
-		return nil, "", cli.Input("%s: %w", path, err)
-	}
-	return []*cost.Model{m}, path, nil
-}
-
-// newTokens is the room that a context of no given size leaves behind the prompt: ckrun's default of -n.
-const newTokens = 512
-
-// plan is one model on one machine.
-func (o *planOptions) plan(m *cost.Model, x planMachine, path string) (*planResult, error) {
-	use := o.useOf(m.Graph.Context)
-	if err := roomToGenerate(use); err != nil {
-		return nil, err
-	}
-	threads := o.app.Common.Threads
-	if threads == 0 {
-		threads = x.Cores
-	}
-	mem, err := m.Memory(use, threads)
-	if err != nil {
-		return nil, err
-	}
-	heads, kvHeads := m.Heads()
-	r := &planResult{
-		Model: modelFacts{Name: m.Name, Type: m.Type, Params: m.Params(), Layers: m.Layers(), Hidden: m.Hidden(), Heads: heads, KVHeads: kvHeads,
-			Vocab: m.Graph.Vocab, Context: m.Graph.Context},
-		Machine: factsOf(x),
-		Use:     useFacts{use.Prompt, use.Context, use.Rows, use.UBatch, o.kv, threads},
-	}
-	r.Memory = memoryOf(m, mem, x.memory)
-	r.Placement = placementOf(m, mem, x)
-	o.training(m, use, x, r)
-	o.networks(m, use, x, r)
-	if err := o.speed(m, use, x, threads, r); err != nil {
-		return nil, err
-	}
-	r.Commands = o.commands(mem, use, x, threads, path, r.Memory.Fits)
-	return r, nil
-}
-
-// speed predicts both phases, if the roofs are known, and judges the claims, which need the theory alone.
-func (o *planOptions) speed(m *cost.Model, use cost.Run, x planMachine, threads int, r *planResult) error {
-	if err := x.Complete(); err != nil {
-		r.NoSpeed = err.Error() + "; give --bandwidth and --peak, or --measure"
-		if o.claimDecode > 0 || o.claimPrefill > 0 {
-			return fmt.Errorf("nothing can be judged: %s", r.NoSpeed)
-		}
-		return nil
-	}
-	tier := x.kernels()
-	phase := func(tokens float64, f, least func(cost.Run, cost.Limits) (cost.Time, error)) (*phaseFacts, error) {
-		e, t, err := m.Expect(x.Machine, tier, threads, tokens, func(l cost.Limits) (cost.Time, error) { return f(use, l) },
-			func(l cost.Limits) (cost.Time, error) { return least(use, l) })
-		if err != nil {
-			return nil, err
-		}
-		return &phaseFacts{Low: e.Low, Expected: e.Mid, High: e.High, Bound: e.Bound, Seconds: t.Total(), Matmul: t.Matmul, Attention: t.Attention,
-			Elementwise: t.Elementwise, Meetings: t.Meetings, Barriers: t.Barriers, Reading: t.Reading, Bytes: t.Bytes, Ops: t.Ops}, nil
-	}
-	var err error
-	if r.Prefill, err = phase(float64(use.Prompt), m.Prefill, m.LeastPrefill); err != nil {
-		return err
-	}
-	if r.Decode, err = phase(float64(use.Rows), m.Decode, m.LeastDecode); err != nil {
-		return err
-	}
-	first, stay := m.FirstUse(x.Limits(tier, threads))
-	r.FirstUse = &firstFacts{first, stay}
-	return o.judge(m, use, x, r)
-}
-
-// judge compares the claims with what the machine has.
-func (o *planOptions) judge(m *cost.Model, use cost.Run, x planMachine, r *planResult) error {
-	if o.claimPrefill > 0 {
-		kind, err := m.Kind()
-		if err != nil {
-			return err
-		}
-		s := o.claimPrefill.Seconds()
-		v := m.JudgePrefill(x.Machine, kind, use.Prompt, s)
-		r.Claims = append(r.Claims, claimFacts{Claim: fmt.Sprintf("a prompt of %d tokens in %s", use.Prompt, o.claimPrefill), Need: v.Need, Has: v.Has,
-			Unit: opsUnit(kind), Kind: kind, Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%s expected", humanize.Seconds(r.Prefill.Seconds))})
-	}
-	if o.claimDecode > 0 {
-		v, err := m.JudgeDecode(x.Machine, use, o.claimDecode)
-		if err != nil {
-			return err
-		}
-		r.Claims = append(r.Claims, claimFacts{Claim: fmt.Sprintf("%g tokens/s of one sequence", o.claimDecode), Need: v.Need, Has: v.Has, Unit: "B/s", Kind: "memory",
-			Times: v.Times, Possible: v.Possible, Expected: fmt.Sprintf("%.3g tokens/s expected", r.Decode.Expected/float64(use.Rows))})
+	if r := doc.Outlines[0]; o.short {
+		return cli.Input("%s: ckrun cannot run it yet (%s), so there is no line to type; plan without --short says what it would take", r.Model.Name, r.Lacks)
 	}
 	return nil
-}
-
-// training is what fine-tuning takes.
-func (o *planOptions) training(m *cost.Model, use cost.Run, x planMachine, r *planResult) {
-	t := m.Training(use.Context, o.rank)
-	r.Training = trainingFacts{Full: t.Full, LoRA: t.LoRA, LoRARank: t.Rank, LoRAParams: t.LoRAParams, Activations: t.Activations, Tokens: use.Context,
-		Ranks: o.ranks, Sharded: t.Sharded(o.ranks), FullOps: t.FullOps, LoRAOps: t.LoRAOps}
-	if x.memory > 0 {
-		full, lora := t.Full+t.Activations <= x.memory, t.LoRA+t.Activations <= x.memory
-		r.Training.FullFits, r.Training.LoRAFits, r.Training.Machines = &full, &lora, t.Machines(x.memory)
-	}
-	if x.Complete() == nil {
-		peak, bound := x.Peak(x.kernels(), measure.BF16, x.Cores), x.Bound().Peak[measure.BF16]
-		r.Training.FullRate, r.Training.LoRARate = peak/t.FullOps, peak/t.LoRAOps
-		r.Training.FullBound, r.Training.LoRABound = bound/t.FullOps, bound/t.LoRAOps
-	}
-}
-
-// networks is what adding up over machines takes.
-func (o *planOptions) networks(m *cost.Model, use cost.Run, x planMachine, r *planResult) {
-	list := cost.Networks()
-	if x.NetworkGbps > 0 {
-		list = []cost.Network{cost.NetworkOf(x.NetworkGbps)}
-	}
-	for _, w := range list {
-		r.Networks = append(r.Networks, networkFacts{Network: w.Name, Ranks: o.ranks, Decode: m.Exchange(w, use.Rows, o.ranks),
-			Prompt: m.Exchange(w, use.Prompt, o.ranks), Gradients: m.GradientSum(w, o.ranks)})
-	}
-}
-
-// commands are lines to paste. Memory limits are those with which ckrun does what the table of memory says.
-func (o *planOptions) commands(mem cost.Memory, use cost.Run, x planMachine, threads int, path string, fits *bool) []commandFacts {
-	packed := fits == nil || *fits
-	line := fmt.Sprintf("ckrun -m %s -c %d -ub %d --kv %s", shellWord(path), use.Context, use.UBatch, o.kv)
-	if !packed {
-		line += " --no-pack"
-	}
-	if c := o.app.Common.CPU; c != "" {
-		line += " --cpu " + c
-	}
-	all := fmt.Sprintf("%s -t %d", line, threads)
-	budget := mem.Budget(packed)
-	gi := int64(math.Ceil(float64(budget)/(1<<30))) + 1 // a GiB for what the program has taken before: metadata, the tokenizer
-	out := []commandFacts{{"ckrun", all, true}}
-	if x.Nodes > 1 {
-		if one := threads / x.Nodes; one > 0 && x.memory > 0 && budget < x.memory/int64(x.Nodes)*9/10 {
-			out = append(out, commandFacts{"numactl, one node", fmt.Sprintf("numactl --cpunodebind=0 --membind=0 %s -t %d", line, one), false})
-		}
-		out = append(out, commandFacts{"numactl, all nodes", "numactl --interleave=all " + all, true})
-	}
-	return append(out,
-		commandFacts{"srun", fmt.Sprintf("srun -N 1 -n 1 -c %d --hint=nomultithread --cpu-bind=cores --mem=%dG %s", threads, gi, all), false},
-		commandFacts{"Kubernetes", fmt.Sprintf(`resources: {requests: {cpu: "%d", memory: %dGi}, limits: {cpu: "%d", memory: %dGi}}`, threads, gi, threads, gi), false})
-}
-
-// shellWord quotes a word for the shell where it needs it.
-func shellWord(s string) string {
-	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=@%:,") == "" && s != "" {
-		return s
-	}
-	if cli.Escape(s) == s {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var b strings.Builder // what a terminal would obey goes by number, so that the line can be pasted
-	b.WriteString("$'")
-	for _, c := range []byte(s) {
-		switch {
-		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		case c == '\'' || c == '\\':
-			b.WriteByte('\\')
-			fallthrough
-		default:
-			b.WriteByte(c)
-		}
-	}
-	return b.String() + "'"
 }
