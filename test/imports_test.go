@@ -55,6 +55,9 @@ var mayImport = map[string][]string{
 	"internal/gather":       {"internal/humanize", "internal/topo"},
 	"internal/page":         {"internal/cli", "internal/findings", "internal/humanize", "internal/isa", "internal/kernel", "internal/probe", "internal/quant", "internal/topo"},
 	"internal/advice":       {"internal/cli", "internal/cost", "internal/humanize", "internal/isa", "internal/measure", "internal/quant", "internal/team", "internal/topo"},
+	"internal/prompt":       {"internal/cli"},
+	"internal/output":       {"internal/cli", "internal/engine", "internal/generate", "internal/measure", "internal/plan", "internal/team"},
+	"internal/chat":         {"internal/cli", "internal/engine", "internal/generate", "internal/lineedit", "internal/output", "internal/prompt", "internal/template"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

@@ -1,17 +1,15 @@
 package main
 
 import (
-	crand "crypto/rand"
-	"encoding/binary"
 	"math"
-	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/chat"
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/prompt"
 	"ck/internal/quant"
 )
 
@@ -27,12 +25,8 @@ type options struct {
 	show             bool
 
 	// generation
-	predict, context int
-	stop             []string
-	ignoreEOS        bool
-	think            string
-	sample           generate.Params
-	seed             string
+	chat.Settings
+	context int
 
 	// output
 	jsonl, printIDs, echo, newline, stat, force bool
@@ -55,27 +49,10 @@ const (
 	samplingGroup   = "Sampling"
 )
 
-// The flags whose values are the parts of a prompt.
-const (
-	promptFlag = "prompt"
-	fileFlag   = "file"
-)
-
-// files are the names of -f.
-func (o *options) files() []string {
-	var l []string
-	for _, p := range o.parts {
-		if p.Flag == fileFlag {
-			l = append(l, p.Value)
-		}
-	}
-	return l
-}
-
 func (o *options) flags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Part(&o.parts, promptFlag, "p", "TEXT", "the prompt, in place of WORDS; may be repeated and mixed with -f: joined in this order by blank lines")
-	g.Part(&o.parts, fileFlag, "f", "FILE", "read the prompt from a file, - is stdin; may be repeated")
+	g.Part(&o.parts, prompt.TextFlag, "p", "TEXT", "the prompt, in place of WORDS; may be repeated and mixed with -f: joined in this order by blank lines")
+	g.Part(&o.parts, prompt.FileFlag, "f", "FILE", "read the prompt from a file, - is stdin; may be repeated")
 	g.Bool(&o.noStdin, "no-stdin", "", "never read stdin")
 	g.Text(&o.ids, "ids", "", "", "LIST", "the exact token ids: 1,2,3 or @FILE, where a JSON array will do")
 	g.Bool(&o.raw, "raw", "", "send the text as it is, without the model's template")
@@ -112,8 +89,8 @@ func (o *options) chatFlags(c *cobra.Command) {
 
 func (o *options) tokenFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Part(&o.parts, promptFlag, "p", "TEXT", "the text, in place of words; may be repeated and mixed with -f: joined in this order by blank lines")
-	g.Part(&o.parts, fileFlag, "f", "FILE", "read the text from a file, - is stdin; may be repeated")
+	g.Part(&o.parts, prompt.TextFlag, "p", "TEXT", "the text, in place of words; may be repeated and mixed with -f: joined in this order by blank lines")
+	g.Part(&o.parts, prompt.FileFlag, "f", "FILE", "read the text from a file, - is stdin; may be repeated")
 	g.Bool(&o.noStdin, "no-stdin", "", "never read stdin")
 	g.Bool(&o.special, "special", "", "names of special tokens in the text become these tokens")
 	g.Bool(&o.noBOS, "no-bos", "", "no token of the text's beginning")
@@ -121,7 +98,7 @@ func (o *options) tokenFlags(c *cobra.Command) {
 
 func (o *options) detokenFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Prompt")
-	g.Part(&o.parts, fileFlag, "f", "FILE", "read the ids from a file, - is stdin; may be repeated")
+	g.Part(&o.parts, prompt.FileFlag, "f", "FILE", "read the ids from a file, - is stdin; may be repeated")
 	g.Bool(&o.special, "special", "", "print the names of control tokens, which have no text")
 	g.Bool(&o.newline, "newline", "", "end with a newline also where stdout is no terminal")
 }
@@ -135,15 +112,15 @@ func (o *options) templateFlags(g cli.Group) {
 
 func (o *options) generationFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), generationGroup)
-	g.Int(&o.predict, "predict", "n", 512, -1, maxInt, "N", "new tokens at most; 0: evaluate the prompt only; -1: until the end or until the context is full")
+	g.Int(&o.Predict, "predict", "n", 512, -1, maxInt, "N", "new tokens at most; 0: evaluate the prompt only; -1: until the end or until the context is full")
 	g.Int(&o.context, "ctx-size", "c", 0, 1, maxInt, "N", "context, prompt and new tokens together; memory for all of it must be there; default: the model's, memory as it grows")
-	g.Texts(&o.stop, "stop", "", "STR", "end before this text of the answer, which is not printed; may be repeated")
-	g.Bool(&o.ignoreEOS, "ignore-eos", "", "never draw a token that ends the text")
+	g.Texts(&o.Stop, "stop", "", "STR", "end before this text of the answer, which is not printed; may be repeated")
+	g.Bool(&o.IgnoreEOS, "ignore-eos", "", "never draw a token that ends the text")
 
-	g.Enum(&o.think, "think", "", thinkShow, "MODE", []string{thinkShow, thinkHide, thinkOff}, "what a model reasons before it answers: shown, faint on a terminal; hidden; off asks the template for an answer alone")
+	g.Enum(&o.Think, "think", "", chat.ThinkShow, "MODE", []string{chat.ThinkShow, chat.ThinkHide, chat.ThinkOff}, "what a model reasons before it answers: shown, faint on a terminal; hidden; off asks the template for an answer alone")
 
 	d := generate.DefaultParams()
-	s := &o.sample
+	s := &o.Sample
 	g = cli.NewGroup(c.Flags(), samplingGroup)
 	g.Float(&s.Temp, "temp", "", d.Temp, 0, 1e6, "X", "temperature; 0 is greedy")
 	g.Int(&s.TopK, "top-k", "", d.TopK, -1, maxInt, "N", "draw from the N most probable tokens; 0: from all")
@@ -151,7 +128,7 @@ func (o *options) generationFlags(c *cobra.Command) {
 	g.Float(&s.MinP, "min-p", "", d.MinP, 0, 1, "X", "leave out tokens less probable than X times the most probable; 0: none")
 	g.Float(&s.RepeatPenalty, "repeat-penalty", "", d.RepeatPenalty, 0.01, 100, "X", "penalty of tokens that were there before; 1: none")
 	g.Int(&s.RepeatLastN, "repeat-last-n", "", d.RepeatLastN, -1, maxInt, "N", "how far the penalty looks back; -1: all the way")
-	g.Text(&o.seed, "seed", "s", "", "N", "seed of the sampling, a whole number; default: random, shown by --stat")
+	g.Text(&o.Seed, "seed", "s", "", "N", "seed of the sampling, a whole number; default: random, shown by --stat")
 }
 
 func (o *options) statFlag(g cli.Group) {
@@ -169,98 +146,6 @@ func (o *options) engineFlags(c *cobra.Command) {
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
-}
-
-// yield takes settings of the environment and of the settings file back where the command line, which wins, says otherwise. words: the
-// command line has words.
-func (p *program) yield(cmd *cobra.Command, words bool) {
-	o, given := &p.o, p.app.Given
-	yields := func(name string, to bool, value any) {
-		if !to || given(name) {
-			return
-		}
-		switch v := value.(type) {
-		case *string:
-			*v = ""
-		case *bool:
-			*v = false
-		case *int:
-			*v = 0
-		case *[]cli.Part:
-			*v = slices.DeleteFunc(*v, func(part cli.Part) bool { return part.Flag == name })
-		}
-		if f := cmd.Flags().Lookup(name); f != nil {
-			f.Changed = false
-		}
-	}
-	raw := o.raw && (given("raw") || !given("template") && !given("system"))
-	yields("prompt", words || given("file") || given("ids"), &o.parts)
-	yields("ids", words || given("file") || given("prompt"), &o.ids)
-	yields("file", given("ids"), &o.parts)
-	yields("system", raw || o.ids != "", &o.system)
-	yields("template", raw, &o.template)
-	if (raw || o.ids != "") && !given("think") {
-		o.think = thinkShow
-	}
-	yields("raw", given("template") || given("system"), &o.raw)
-	yields("show-prompt", given("ids"), &o.show)
-	yields("json", given("jsonl") || given("explain"), &p.app.Common.JSON)
-	yields("jsonl", given("json") || given("explain"), &o.jsonl)
-	yields("explain", given("json") || given("jsonl"), &o.explain)
-	yields("logprobs", !o.jsonl, &o.logprobs)
-}
-
-// check finds flags that contradict each other, and chooses the seed.
-func (o *options) check(c *cli.App) error {
-	if err := o.contradictions(c); err != nil {
-		return err
-	}
-	return o.takeSeed()
-}
-
-func (o *options) contradictions(c *cli.App) error {
-	switch {
-	case (o.raw || o.ids != "") && o.think != thinkShow:
-		return cli.Usage("--think: reasoning is told apart by the model's template, which --raw and --ids leave out; leave one out")
-	case o.jsonl && c.Common.JSON:
-		return cli.Usage("--jsonl: contradicts --json; choose one")
-	case o.explain != "" && (o.jsonl || c.Common.JSON):
-		return cli.Usage("--explain: the plan has no JSON form; leave --json out")
-	case o.logprobs > 0 && !o.jsonl:
-		return cli.Usage("--logprobs: the probabilities are in the events of --jsonl; add it")
-	case o.raw && o.template != "":
-		return cli.Usage("--raw: contradicts --template; choose one")
-	case o.raw && o.system != "":
-		return cli.Usage("--raw: there is no system message without a template; leave --system out")
-	case o.ids != "" && o.show:
-		return cli.Usage("--show-prompt: --ids is the prompt already; leave one out")
-	case slices.Contains(o.files(), ""):
-		return cli.Usage("-f/--file: the name is empty; name a file, or - for stdin")
-	case o.logits == "" && c.Given("logits"):
-		return cli.Usage("--logits: the name is empty; name a file")
-	case slices.Contains(o.stop, ""):
-		return cli.Usage("--stop: the empty text stops nothing; leave it out")
-	case o.logits == "-" && (o.predict != 0 || c.Common.JSON || o.jsonl):
-		return cli.Usage("--logits: - is stdout, where the text goes; add -n 0, or name a file")
-	}
-	return checkUTF8("--system", o.system)
-}
-
-func (o *options) takeSeed() error {
-	if o.seed == "" || o.seed == "-1" {
-		var b [4]byte // 32 bits are easy to type, and exact in every JSON reader
-		if _, err := crand.Read(b[:]); err != nil {
-			return err
-		}
-		o.sample.Seed = uint64(binary.LittleEndian.Uint32(b[:]))
-		return nil
-	}
-	n, err := strconv.ParseUint(o.seed, 10, 64)
-	if err != nil {
-		return cli.Usage("--seed: %q is no whole number in 0..2^64-1", o.seed)
-	}
-	o.sample.Seed = n
-	return nil
 }
 
 func (o *options) encoding() generate.Encoding {

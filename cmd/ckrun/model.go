@@ -8,13 +8,10 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/output"
 	"ck/internal/template"
-	"ck/internal/tokenizer"
 	"ck/internal/topo"
 )
-
-// decodeAll shows ids as text with the names of control tokens.
-var decodeAll = tokenizer.DecodeOptions{Special: true, SkipSpaceAtStart: true}
 
 // vocabularyBytes is what may be mapped for the Go heap while a model is opened: two pieces of 64 MiB hold a vocabulary of 150,000 words.
 const vocabularyBytes = 128 << 20
@@ -28,7 +25,7 @@ func (p *program) openModel() (*generate.Model, error) {
 			need += info.Size()
 		}
 		if u.Left < need {
-			return nil, cli.Resource("memory: %s left of ulimit %s %d KiB; the model's file and vocabulary take up to %s; raise it", mib(u.Left), u.Flag, u.Max>>10, mib(need))
+			return nil, cli.Resource("memory: %s left of ulimit %s %d KiB; the model's file and vocabulary take up to %s; raise it", output.MiB(u.Left), u.Flag, u.Max>>10, output.MiB(need))
 		}
 	}
 	return generate.Open(path)

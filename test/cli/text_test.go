@@ -200,13 +200,17 @@ func hostileRow(t *testing.T, bin, dir string) string {
 	return string(out) + "\n"
 }
 
-// printsItself are the files of cmd that write to stdout or stderr other than through Text, Note, Warn, Table and PrintJSON, and why they
+// printsItself are the files of cmd and of the packages that print for it that write to stdout or stderr other than through Text, Note, Warn, Table and PrintJSON, and why they
 // may. A new place is a new row; text of others in it goes through cli.Escape or cli.Printable.
 var printsItself = map[string]string{
-	"cmd/ckrun/output.go":   "text of a model goes to pipes as it is, to terminals through cli.Printable",
-	"cmd/ckrun/chatterm.go": "the line editor: what is typed, and hints through cli.Escape",
-	"cmd/ckrun/stat.go":     "numbers only",
-	"cmd/ckrun/chat.go":     "text of a model",
+	"cmd/ckrun/chat.go":             "hands stderr to output.PrintStat, which writes numbers only",
+	"cmd/ckrun/complete.go":         "hands stdout to internal/output",
+	"cmd/ckrun/tokens.go":           "hands stdout to internal/output",
+	"internal/output/generation.go": "text of a model goes to pipes as it is, to terminals through cli.Printable; ids",
+	"internal/chat/terminal.go":     "hints and errors through cli.Escape, cli.Printable",
+	"internal/chat/commands.go":     "our own help; the system message through cli.Printable",
+	"internal/chat/editor.go":       "the line editor shows what is typed",
+	"internal/chat/lines.go":        "hands stdout to internal/output",
 }
 
 // Every other way to stdout and stderr escapes what it prints by itself.
@@ -217,6 +221,13 @@ func TestNothingPrintsBeside(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	fset := token.NewFileSet()
+	for _, dir := range []string{"chat", "output"} {
+		more, err := filepath.Glob(filepath.Join(root, "internal", dir, "*.go"))
+		if err != nil || len(more) < 5 {
+			t.Fatalf("internal/%s: %d files, %v", dir, len(more), err)
+		}
+		files = append(files, more...)
+	}
 	for _, path := range files {
 		name, _ := filepath.Rel(root, path)
 		if strings.HasSuffix(name, "_test.go") || printsItself[name] != "" {
@@ -251,7 +262,7 @@ func isOutput(x ast.Expr) bool {
 		return false
 	}
 	of, name := lastName(s.X), s.Sel.Name
-	return of == "app" && (name == "Out" || name == "Err") || of == "os" && (name == "Stdout" || name == "Stderr") || isOutput(s.X) && name != "Fd"
+	return (of == "app" || of == "App") && (name == "Out" || name == "Err") || of == "os" && (name == "Stdout" || name == "Stderr") || isOutput(s.X) && name != "Fd"
 }
 
 func lastName(x ast.Expr) string {

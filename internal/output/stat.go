@@ -1,14 +1,10 @@
-package main
+package output
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"ck/internal/engine"
@@ -18,10 +14,9 @@ import (
 	"ck/internal/team"
 )
 
-// printStat says on stderr how fast it was and where the memory is. load is 0 where it was said before; turn: res is of
+// PrintStat writes how fast a generation was and where the memory is. load is 0 where it was said before; turn: res is of
 // a chat's turn, which did not begin with the program.
-func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Duration, turn bool) {
-	w := p.app.Err
+func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Duration, turn bool) {
 	line := func(name, format string, a ...any) { fmt.Fprintf(w, "%-9s "+format+"\n", append([]any{name}, a...)...) }
 	if load > 0 {
 		line("load", "%.1f ms", float64(load.Microseconds())/1e3)
@@ -45,24 +40,24 @@ func (p *program) printStat(e *engine.Engine, res generate.Result, load time.Dur
 	bounded := e.PackedBytes() + e.CacheUsedBytes() + e.BufferBytes()
 	bound := ""
 	if l := e.MemLimit(); l > 0 {
-		bound = " of --mem-limit " + mib(l)
+		bound = " of --mem-limit " + MiB(l)
 	}
-	line("memory", "panels %s, KV cache %s, buffers %s: %s%s", mib(e.PackedBytes()), mib(e.CacheUsedBytes()), mib(e.BufferBytes()), mib(bounded), bound)
-	line("beside", "file %s mapped, Go heap %s; resident in all %s", mib(e.FileBytes()), mib(int64(mem.HeapSys)), mib(residentBytes()))
+	line("memory", "panels %s, KV cache %s, buffers %s: %s%s", MiB(e.PackedBytes()), MiB(e.CacheUsedBytes()), MiB(e.BufferBytes()), MiB(bounded), bound)
+	line("beside", "file %s mapped, Go heap %s; resident in all %s", MiB(e.FileBytes()), MiB(int64(mem.HeapSys)), MiB(residentBytes()))
 	if f, err := os.Open("/proc/self/numa_maps"); err == nil {
 		line("nodes", "%s", nodePages(f))
 		f.Close()
 	}
 }
 
-// printRoof says how much of the workers' read bandwidth the decoding used. It is measured now: the engine must be closed, so that its
+// PrintRoof writes how much of the workers' read bandwidth the decoding used. It is measured now: the engine must be closed, so that its
 // memory and that of the measurement are not taken at the same time.
-func (p *program) printRoof(e *engine.Engine, res generate.Result) {
+func PrintRoof(w io.Writer, e *engine.Engine, res generate.Result) {
 	if res.Decode.Tokens == 0 {
 		return
 	}
 	if roof, ok := readRoof(e); ok {
-		fmt.Fprintf(p.app.Err, "%-9s %.1f GB/s read bandwidth of %d workers; decode used %.0f %%\n", "roof", roof/1e9, e.Threads(plan.One),
+		fmt.Fprintf(w, "%-9s %.1f GB/s read bandwidth of %d workers; decode used %.0f %%\n", "roof", roof/1e9, e.Threads(plan.One),
 			weightRate(e, res.Decode)/roof*100)
 	}
 }
@@ -103,59 +98,8 @@ func phase(ph generate.Phase) string {
 	if ph.Tokens == 0 {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s in %.1f ms, %.1f tokens/s", fmtTokens(ph.Tokens), float64(ph.Ns)/1e6, ph.Rate())
+	return fmt.Sprintf("%s in %.1f ms, %.1f tokens/s", Tokens(ph.Tokens), float64(ph.Ns)/1e6, ph.Rate())
 }
 
-func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
-// residentBytes is the memory of the process that is in RAM, mapped files included; 0 if the kernel does not tell.
-func residentBytes() int64 {
-	b, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0
-	}
-	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0
-	}
-	n, _ := strconv.ParseInt(f[1], 10, 64)
-	return n * int64(os.Getpagesize())
-}
-
-// nodePages adds up /proc/PID/numa_maps: how much memory of the process lies on each node.
-func nodePages(r io.Reader) string {
-	bytes := map[string]int64{}
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		kib := int64(4)
-		fields := strings.Fields(sc.Text())
-		for _, f := range fields {
-			if s, ok := strings.CutPrefix(f, "kernelpagesize_kB="); ok {
-				kib, _ = strconv.ParseInt(s, 10, 64)
-			}
-		}
-		for _, f := range fields {
-			node, pages, ok := strings.Cut(f, "=")
-			if n, err := strconv.ParseInt(pages, 10, 64); ok && err == nil && isNode(node) {
-				bytes[node[1:]] += n * kib << 10
-			}
-		}
-	}
-	var nodes []string
-	for n := range bytes {
-		nodes = append(nodes, n)
-	}
-	slices.Sort(nodes)
-	for i, n := range nodes {
-		nodes[i] = n + ": " + mib(bytes[n])
-	}
-	if len(nodes) == 0 {
-		return "unknown"
-	}
-	return strings.Join(nodes, ", ")
-}
-
-func isNode(s string) bool {
-	_, err := strconv.ParseUint(strings.TrimPrefix(s, "N"), 10, 16)
-	return strings.HasPrefix(s, "N") && err == nil
-}
+// MiB is a number of bytes in MiB, 1<<20 bytes.
+func MiB(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

@@ -1,4 +1,4 @@
-package main
+package prompt
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func FuzzParseIDs(tf *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		const vocab = 100
-		ids, err := parseIDs("here", s, vocab, cli.Input)
+		ids, err := ParseIDs("here", s, vocab, cli.Input)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "here: ") {
 				t.Errorf("%q: the error does not say where: %v", s, err)
@@ -35,24 +35,9 @@ func FuzzParseIDs(tf *testing.F) {
 	})
 }
 
-func FuzzParseMessages(tf *testing.F) {
-	f := testkit.Fuzz(tf)
-	for _, s := range []string{`{"role":"user","content":"a"}`, `[{"role":"user","content":"a"},{"role":"assistant","content":""}]`, `{}`, `[]`, `[1]`, `3`, `null`, `"x"`} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		messages, err := parseMessages([]byte(s))
-		for _, m := range messages {
-			if m.Role == "" || err != nil {
-				t.Errorf("%q: %v, %v", s, messages, err)
-			}
-		}
-	})
-}
-
 func TestInvalidUTF8(t *testing.T) {
 	for s, want := range map[string]int{"": -1, "abc": -1, "\uFFFD": -1, "\xff": 0, "é\xc3": 2, "a\xed\xa0\x80": 1, "\xf4\x90\x80\x80": 0} {
-		if got := invalidUTF8(s); got != want || utf8.ValidString(s) != (want < 0) {
+		if got := InvalidUTF8(s); got != want || utf8.ValidString(s) != (want < 0) {
 			t.Errorf("%q: %d, want %d", s, got, want)
 		}
 	}
@@ -74,15 +59,5 @@ func TestReadAllLimit(t *testing.T) {
 	defer f.Close()
 	if _, err := readAll(f, "zeros"); err == nil || !strings.HasPrefix(err.Error(), "zeros: has more than 64 MiB") {
 		t.Errorf("endless input: %v", err)
-	}
-}
-
-func TestNodePages(t *testing.T) {
-	const maps = `7f0000000000 default anon=3 dirty=3 N0=2 N1=1 kernelpagesize_kB=4
-7f0000200000 default anon=1 dirty=1 N1=1 kernelpagesize_kB=2048
-7f0000400000 default file=/usr/lib/N0=x mapped=1 Nx=3
-`
-	if got := nodePages(strings.NewReader(maps)); got != "0: 0.0 MiB, 1: 2.0 MiB" {
-		t.Error(got)
 	}
 }

@@ -1,6 +1,7 @@
-package main
+package chat
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,16 +12,13 @@ import (
 	"ck/internal/cli"
 )
 
-// fixed are flags of the groups that /set knows, which a running chat cannot change.
-var fixed = []string{"ctx-size"}
-
-// settable are the flags that /set changes: generation and sampling. They are the command's own, with their checks.
-func (c *talk) settable() []*pflag.Flag {
-	return slices.DeleteFunc(cli.FlagsOf(c.flags, generationGroup, samplingGroup), func(f *pflag.Flag) bool { return slices.Contains(fixed, f.Name) })
+// settable are the flags that /set changes. They are the command's own, with their checks.
+func (c *Chat) settable() []*pflag.Flag {
+	return slices.DeleteFunc(cli.FlagsOf(c.Flags, c.Groups...), func(f *pflag.Flag) bool { return slices.Contains(c.Fixed, f.Name) })
 }
 
 // set is /set KEY VALUE. KEY alone shows its value, nothing shows all.
-func (c *talk) set(args string) error {
+func (c *Chat) set(_ context.Context, args string) error {
 	key, word, given := strings.Cut(args, " ")
 	if key = strings.TrimLeft(key, "-"); key == "" {
 		for _, f := range c.settable() {
@@ -28,10 +26,10 @@ func (c *talk) set(args string) error {
 		}
 		return nil
 	}
-	f := cli.FlagNamed(c.flags, key)
+	f := cli.FlagNamed(c.Flags, key)
 	switch {
 	case f == nil || !slices.Contains(c.settable(), f):
-		if f != nil && slices.Contains(fixed, f.Name) {
+		if f != nil && slices.Contains(c.Fixed, f.Name) {
 			return cli.Usage("/set %s: is fixed while a chat runs; /save the conversation, start again with --%s and /load it", key, f.Name)
 		}
 		return cli.Usage("/set %s: no such setting; /set alone lists them", key)
@@ -61,14 +59,14 @@ func settingValues(f *pflag.Flag, word string) ([]string, error) {
 }
 
 // change gives a flag its values; if they are refused, or contradict others, all is as before.
-func (c *talk) change(f *pflag.Flag, values []string) error {
-	o, was, before := &c.p.o, c.p.o, f.Changed
+func (c *Chat) change(f *pflag.Flag, values []string) error {
+	o, was, before := c.Settings, *c.Settings, f.Changed
 	err := cli.SetFlag(f, values)
 	if err == nil {
-		err = o.contradictions(c.p.app)
+		err = o.Check()
 	}
 	if err == nil && f.Name == "seed" {
-		err = o.takeSeed()
+		err = o.TakeSeed()
 	}
 	if err != nil {
 		*o, f.Changed = was, before
@@ -82,11 +80,11 @@ func (c *talk) change(f *pflag.Flag, values []string) error {
 }
 
 // showSetting prints a setting with its value.
-func (c *talk) showSetting(f *pflag.Flag) {
+func (c *Chat) showSetting(f *pflag.Flag) {
 	value := f.Value.String()
 	if f.Name == "seed" {
-		value = fmt.Sprint(c.p.o.sample.Seed)
+		value = fmt.Sprint(c.Settings.Sample.Seed)
 	}
 	what, _, _ := strings.Cut(f.Usage, ";")
-	fmt.Fprint(cli.TextWriter(c.p.app.Err), cli.Columns(fmt.Sprintf("%-16s %s", f.Name, cli.Escape(value)), what, 30, c.width()))
+	fmt.Fprint(cli.TextWriter(c.App.Err), cli.Columns(fmt.Sprintf("%-16s %s", f.Name, cli.Escape(value)), what, 30, c.width()))
 }

@@ -1,4 +1,4 @@
-package main
+package chat
 
 import (
 	"context"
@@ -12,23 +12,23 @@ import (
 	"ck/internal/lineedit"
 )
 
-// newEditor is what messages are typed with. The terminal is raw only meanwhile, so that Ctrl-C is a signal while an answer comes.
-func newEditor(p *program) *lineedit.Terminal {
+// newEditor is what messages are typed with; history is as Chat.History. The terminal is raw only meanwhile, so that Ctrl-C is a signal while an answer comes.
+func newEditor(app *cli.App, history string) *lineedit.Terminal {
 	ed := &lineedit.Terminal{
 		Editor: lineedit.Editor{Prompt: "> ", More: "… ", Complete: completeCommand},
-		In:     p.app.In,
-		Out:    p.app.Out,
+		In:     app.In,
+		Out:    app.Out,
 		Reader: func(ctx context.Context, f *os.File) io.Reader { return cli.Reader(ctx, f) },
 	}
-	if !cli.IsTerminal(p.app.Out) {
-		ed.Out = p.app.Err // answers go to a file or pipe; typing stays visible
+	if !cli.IsTerminal(app.Out) {
+		ed.Out = app.Err // answers go to a file or pipe; typing stays visible
 	}
-	p.app.OnExit(ed.Restore)
-	if p.o.history == "none" {
+	app.OnExit(ed.Restore)
+	if history == "none" {
 		return ed
 	}
-	trouble := func(err error) { p.app.Info("the chat's history is not kept: %v", err) }
-	path, err := historyPath(p.o.history)
+	trouble := func(err error) { app.Info("the chat's history is not kept: %v", err) }
+	path, err := historyPath(history)
 	if err != nil {
 		trouble(err)
 		return ed
@@ -67,9 +67,9 @@ func completeCommand(before string) []string {
 }
 
 // message reads the next one. SIGINT drops what was typed so far, and ends the chat in an empty line; SIGTERM and SIGHUP end it.
-func (c *talk) message(ctx context.Context, ed *lineedit.Terminal) (string, error) {
+func (c *Chat) message(ctx context.Context, ed *lineedit.Terminal) (string, error) {
 	for {
-		idle, done := c.p.app.Interruptible(ctx)
+		idle, done := c.App.Interruptible(ctx)
 		text, err := ed.Line(idle)
 		done()
 		switch {
