@@ -3,9 +3,9 @@ package test
 import (
 	"testing"
 
+	"ck/asm/half"
 	"ck/internal/arch"
 	"ck/internal/graph"
-	"ck/internal/quant"
 	"ck/internal/step"
 	"ck/internal/testkit"
 )
@@ -22,7 +22,7 @@ func (m roundedMatmul) Ref(r *graph.Ref, s *graph.Step) {
 		}
 		rows[i] = make([]float64, len(x))
 		for j, v := range x {
-			rows[i][j] = float64(quant.BF16ToF32(quant.F32ToBF16(float32(v))))
+			rows[i][j] = float64(half.BF16ToF32(half.F32ToBF16(float32(v))))
 		}
 	}
 	m.Matmul.Ref(r, s)

@@ -15,11 +15,15 @@ import (
 // mayImport says which of ck's own packages a package may know. Imports run downward only: what stands lower in this list never knows
 // what stands above it. A new package is a new row.
 var mayImport = map[string][]string{
-	// assembly knows nothing of the project
-	"asm/attn": {}, "asm/clone": {}, "asm/dot": {}, "asm/elem": {}, "asm/pause": {}, "asm/roof": {},
+	// assembly knows nothing of the project; half is the one conversion that its definitions share
+	"asm/attn": {}, "asm/clone": {}, "asm/half": {}, "asm/pause": {}, "asm/roof": {},
+	"asm/dot": {"asm/half"}, "asm/elem": {"asm/half"},
 	// formats and text
-	"internal/humanize": {},
-	"internal/jsonfile": {}, "internal/mapfile": {}, "internal/quant": {}, "internal/template": {},
+	"internal/humanize":    {},
+	"internal/jsonfile":    {},
+	"internal/mapfile":     {},
+	"internal/quant":       {"asm/half"},
+	"internal/template":    {},
 	"internal/tokenizer":   {"internal/jsonfile"},
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
@@ -28,11 +32,11 @@ var mayImport = map[string][]string{
 	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/clone", "asm/pause"},
 	// one table of kernels
-	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "internal/isa", "internal/quant"},
+	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "asm/half", "internal/isa", "internal/quant"},
 	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
 	"internal/graph":  {},
 	"internal/arch":   {"internal/graph", "internal/step"},
-	"internal/hf":     {"internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
+	"internal/hf":     {"asm/half", "internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/kv":     {"internal/kernel"},
 	"internal/plan":   {"internal/graph", "internal/kernel"},
 	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},

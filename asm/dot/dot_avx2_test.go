@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"ck/asm/half"
 	"ck/internal/isa"
 	"ck/internal/testkit"
 )
@@ -254,7 +255,7 @@ func (o *operands) args() *Args {
 // chain is output r of panel w for activation row m, started at acc: the order of arithmetic of the package comment, fused.
 func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 	l, x := o.l, o.x[m*len(o.x)/o.m:]
-	f16 := func(b []byte, at int) float32 { return half(le.Uint16(b[at:])) }
+	f16 := func(b []byte, at int) float32 { return half.F16ToF32(le.Uint16(b[at:])) }
 	isum := func(g []byte, base, k, n int) (s int32) {
 		for i := k; i < k+n; i++ {
 			s += (quantum(l, o.values, g, r, i) - offsets[l]) * int32(int8(x[base+i]))
@@ -268,8 +269,8 @@ func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 		case F16:
 			acc = fma32(f16(w, 2*r), math.Float32frombits(le.Uint32(x[4*g:])), acc)
 		case BF16:
-			acc = fma32(bf16(le.Uint16(w[4*r:])), bf16(le.Uint16(x[4*g:])), acc)
-			acc = fma32(bf16(le.Uint16(w[4*r+2:])), bf16(le.Uint16(x[4*g+2:])), acc)
+			acc = fma32(half.BF16ToF32(le.Uint16(w[4*r:])), half.BF16ToF32(le.Uint16(x[4*g:])), acc)
+			acc = fma32(half.BF16ToF32(le.Uint16(w[4*r+2:])), half.BF16ToF32(le.Uint16(x[4*g+2:])), acc)
 		case Q4_K, Q5_K, Q6_K, Q2_K, Code4:
 			s := map[Layout]int{Q4_K: 2048, Q5_K: 2560, Q6_K: 3072, Q2_K: 1024, Code4: 2048}[l]
 			dx := o.d[g*o.m+m]

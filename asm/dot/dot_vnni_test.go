@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"ck/asm/half"
 	"ck/internal/isa"
 	"ck/internal/testkit"
 )
@@ -174,8 +175,8 @@ func (c *call16) chain(p, s, m, r int, acc float32) float32 {
 			acc = fma32(c.sub[i], math.Float32frombits(le.Uint32(w[d+4*r:]))*dx, acc)
 			continue
 		}
-		acc = fma32(c.sub[i], half(le.Uint16(w[d+2*r:]))*dx, acc)
-		acc = fma32(c.mins[i], float32(half(le.Uint16(w[d+32+2*r:]))*dx)/32, acc)
+		acc = fma32(c.sub[i], half.F16ToF32(le.Uint16(w[d+2*r:]))*dx, acc)
+		acc = fma32(c.mins[i], float32(half.F16ToF32(le.Uint16(w[d+32+2*r:]))*dx)/32, acc)
 	}
 	return acc
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"ck/asm/half"
 	"ck/internal/quant"
 	"ck/internal/testkit"
 )
@@ -31,14 +32,14 @@ func decode(l Layout, dst []float32, src []byte) {
 
 // weight reads element k of row r from a panel, by the words of the package comment.
 func weight(l Layout, p []byte, r, k int) float32 {
-	f16 := func(b []byte, at int) float32 { return half(le.Uint16(b[at:])) }
+	f16 := func(b []byte, at int) float32 { return half.F16ToF32(le.Uint16(b[at:])) }
 	switch l {
 	case F32:
 		return math.Float32frombits(le.Uint32(p[256*k+4*r:]))
 	case F16:
 		return f16(p, 128*k+2*r)
 	case BF16:
-		return bf16(le.Uint16(p[256*(k/2)+4*r+2*(k%2):]))
+		return half.BF16ToF32(le.Uint16(p[256*(k/2)+4*r+2*(k%2):]))
 	}
 	gk := l.GroupK()
 	g, e := p[k/gk*l.GroupBytes():], k%gk

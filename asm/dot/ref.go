@@ -1,8 +1,9 @@
 package dot
 
 import (
-	"math"
 	"unsafe"
+
+	"ck/asm/half"
 )
 
 // The plain Go kernels: what a layout and its order of arithmetic mean. Each computes one activation row; products are rounded
@@ -56,21 +57,6 @@ func at[T any](p unsafe.Pointer, i int) T {
 	return *(*T)(unsafe.Add(p, i*int(unsafe.Sizeof(e))))
 }
 
-// half converts an IEEE 754 half, exactly; a signalling NaN becomes quiet.
-func half(h uint16) float32 {
-	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
-	switch {
-	case bits > 0x7c00<<13:
-		return math.Float32frombits(sign | 0x7fc00000 | bits)
-	case bits == 0x7c00<<13:
-		return math.Float32frombits(sign | 0x7f800000)
-	}
-	// The exponents' biases differ by 112; the product is exact and normalizes subnormal halves.
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(bits)*(1<<112)))
-}
-
-func bf16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
-
 // goFloat: acc += w*x for each K; F32 and F16.
 func goFloat(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	for k := range a.Groups {
@@ -82,7 +68,7 @@ func goFloat(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 			continue
 		}
 		for r, v := range unsafe.Slice((*uint16)(unsafe.Add(w, 128*k)), 64) {
-			y[r] += float32(half(v) * x)
+			y[r] += float32(half.F16ToF32(v) * x)
 		}
 	}
 }
@@ -90,11 +76,11 @@ func goFloat(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 // goBF16: acc += w0*x0, then acc += w1*x1, for each pair.
 func goBF16(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	for g := range a.Groups {
-		x0, x1 := bf16(at[uint16](a.X, 2*g)), bf16(at[uint16](a.X, 2*g+1))
+		x0, x1 := half.BF16ToF32(at[uint16](a.X, 2*g)), half.BF16ToF32(at[uint16](a.X, 2*g+1))
 		v := unsafe.Slice((*uint16)(unsafe.Add(w, 256*g)), 128)
 		for r := range y {
-			y[r] += float32(bf16(v[2*r]) * x0)
-			y[r] += float32(bf16(v[2*r+1]) * x1)
+			y[r] += float32(half.BF16ToF32(v[2*r]) * x0)
+			y[r] += float32(half.BF16ToF32(v[2*r+1]) * x1)
 		}
 	}
 }
@@ -157,11 +143,11 @@ func goBlocks(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 			sum(&s, v[:], unsafe.Add(a.X, 32*blk), 8)
 			dx := at[float32](unsafe.Add(a.D, blk*a.Mp), 0)
 			for r := range y {
-				d := half(le.Uint16(group[dOff+32*b+2*r:])) * dx
+				d := half.F16ToF32(le.Uint16(group[dOff+32*b+2*r:])) * dx
 				y[r] += float32(float32(s[r]) * d)
 				if mOff != 0 {
 					sx := at[float32](unsafe.Add(a.SD, blk*a.Mp), 0)
-					y[r] += float32(half(le.Uint16(group[mOff+32*b+2*r:])) * sx)
+					y[r] += float32(half.F16ToF32(le.Uint16(group[mOff+32*b+2*r:])) * sx)
 				}
 			}
 		}
@@ -198,8 +184,8 @@ func goK45(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 		}
 		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
 		for r := range y {
-			d := half(le.Uint16(group[scales+256+2*r:])) * dx
-			dmin := half(le.Uint16(group[scales+288+2*r:])) * dx
+			d := half.F16ToF32(le.Uint16(group[scales+256+2*r:])) * dx
+			dmin := half.F16ToF32(le.Uint16(group[scales+288+2*r:])) * dx
 			y[r] += float32(sub[r] * d)
 			y[r] -= float32(float32(mins[r]) * dmin)
 		}
@@ -229,7 +215,7 @@ func goK6(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 		}
 		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
 		for r := range y {
-			d := half(le.Uint16(group[3328+2*r:])) * dx
+			d := half.F16ToF32(le.Uint16(group[3328+2*r:])) * dx
 			y[r] += float32(sub[r] * d)
 		}
 	}
@@ -257,8 +243,8 @@ func goK2(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 		}
 		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)
 		for r := range y {
-			d := half(le.Uint16(group[1280+2*r:])) * dx
-			dmin := float32(half(le.Uint16(group[1312+2*r:]))*dx) * (1.0 / 32)
+			d := half.F16ToF32(le.Uint16(group[1280+2*r:])) * dx
+			dmin := float32(half.F16ToF32(le.Uint16(group[1312+2*r:]))*dx) * (1.0 / 32)
 			y[r] += float32(sub[r] * d)
 			y[r] += float32(float32(mins[r]) * dmin)
 		}

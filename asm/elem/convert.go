@@ -1,13 +1,17 @@
 package elem
 
-import "math"
+import (
+	"math"
+
+	"ck/asm/half"
+)
 
 // F32ToF16 rounds src to IEEE halves, nearest even; NaN stays NaN, quiet.
 func F32ToF16(w Width, dst []uint16, src []float32) {
 	n := len(dst)
 	if w == Go {
 		for i, v := range src[:n] {
-			dst[i] = f32ToF16(v)
+			dst[i] = half.F32ToF16(v)
 		}
 		return
 	}
@@ -19,7 +23,7 @@ func F32ToBF16(w Width, dst []uint16, src []float32) {
 	n := len(dst)
 	if w == Go {
 		for i, v := range src[:n] {
-			dst[i] = f32ToBF16(v)
+			dst[i] = half.F32ToBF16(v)
 		}
 		return
 	}
@@ -31,7 +35,7 @@ func F16ToF32(w Width, dst []float32, src []uint16) {
 	n := len(dst)
 	if w == Go {
 		for i, h := range src[:n] {
-			dst[i] = f16ToF32(h)
+			dst[i] = half.F16ToF32(h)
 		}
 		return
 	}
@@ -82,45 +86,6 @@ func widen(w Width, o op, dst []float32, src []uint16) {
 		run(w, o, &k)
 		copy(dst[i:], q[:n])
 	}
-}
-
-// The definitions of the roundings, as in package quant, which this package does not know.
-
-func f16ToF32(h uint16) float32 {
-	sign, bits := uint32(h&0x8000)<<16, uint32(h&0x7fff)<<13
-	if bits >= 0x7c00<<13 { // infinite or NaN
-		if bits > 0x7c00<<13 {
-			bits |= 0x200 << 13
-		}
-		return math.Float32frombits(sign | 0x7f800000 | bits)
-	}
-	// The exponent fields differ in bias by 112; the exact product also normalizes subnormal halves.
-	return math.Float32frombits(sign | math.Float32bits(math.Float32frombits(bits)*(1<<112)))
-}
-
-func f32ToF16(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign := uint16(bits >> 16 & 0x8000)
-	bits &= 0x7fffffff
-	switch {
-	case bits > 0x7f800000:
-		return sign | 0x7e00 | uint16(bits>>13&0x3ff)
-	case bits >= 0x477ff000: // 65520, half way between the largest half and 2^16
-		return sign | 0x7c00
-	case bits >= 0x38800000: // 2^-14, the smallest normal half
-		bits += 0xfff + bits>>13&1
-		return sign | uint16(bits>>13-112<<10)
-	}
-	// Subnormal: adding 0.5, whose unit in the last place is 2^-24, rounds to a multiple of 2^-24.
-	return sign | uint16(math.Float32bits(math.Float32frombits(bits)+0.5)-math.Float32bits(0.5))
-}
-
-func f32ToBF16(f float32) uint16 {
-	bits := math.Float32bits(f)
-	if bits&0x7fffffff > 0x7f800000 {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
 // Q8 quantizes blocks of 32 elements: amax = max |x|, d[b] = amax/127, q = nearest even(x * (127/amax)), sum[b] = sum of q.

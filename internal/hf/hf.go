@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ck/asm/half"
 	"ck/internal/gguf"
 	"ck/internal/mapfile"
 	"ck/internal/quant"
@@ -202,7 +203,7 @@ func toFloats(typ quant.Type, b []byte) ([]float32, error) {
 		case quant.F32:
 			out[i] = math.Float32frombits(le.Uint32(e))
 		case quant.F16:
-			out[i] = halfToFloat(le.Uint16(e))
+			out[i] = half.F16ToF32(le.Uint16(e))
 		case quant.BF16:
 			out[i] = math.Float32frombits(uint32(le.Uint16(e)) << 16)
 		case quant.F64:
@@ -212,18 +213,6 @@ func toFloats(typ quant.Type, b []byte) ([]float32, error) {
 		}
 	}
 	return out, nil
-}
-
-// halfToFloat widens an IEEE 754 binary16.
-func halfToFloat(h uint16) float32 {
-	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0: // zero, subnormal: frac * 2^-24
-		return math.Float32frombits(sign | math.Float32bits(float32(frac)*0x1p-24))
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+127-15)<<23 | frac<<13)
 }
 
 func floatBytes(x []float32) []byte {

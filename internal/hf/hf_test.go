@@ -545,28 +545,6 @@ func TestFolderErrors(t *testing.T) {
 	}
 }
 
-func TestHalfToFloat(t *testing.T) {
-	for h := range 1 << 16 {
-		exp, frac := h>>10&31, float64(h&1023)
-		want := math.Ldexp(1+frac/1024, exp-15)
-		switch {
-		case exp == 0:
-			want = math.Ldexp(frac, -24)
-		case exp == 31 && frac == 0:
-			want = math.Inf(1)
-		case exp == 31:
-			want = math.NaN()
-		}
-		if h>>15 == 1 {
-			want = -want
-		}
-		got := float64(halfToFloat(uint16(h)))
-		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != (h>>15 == 1) {
-			t.Fatalf("0x%04x is %v, expected %v", h, got, want)
-		}
-	}
-}
-
 func FuzzHFConfig(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	for name := range pairs {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"ck/asm/half"
 	"ck/internal/isa"
-	"ck/internal/quant"
 	"ck/internal/testkit"
 )
 
@@ -336,13 +336,13 @@ func TestConversions(t *testing.T) {
 			if v != v {
 				quiet = 0x400000 // the rest of a NaN's payload is kept
 			}
-			if math.Float32bits(v) != math.Float32bits(quant.F16ToF32(h[i]))|quiet {
+			if math.Float32bits(v) != math.Float32bits(half.F16ToF32(h[i]))|quiet {
 				t.Fatalf("%v: half %#x became %g", tier, i, v)
 			}
 		}
 		tab.BF16ToF32(f, h)
 		for i, v := range f {
-			if math.Float32bits(v) != math.Float32bits(quant.BF16ToF32(h[i])) {
+			if math.Float32bits(v) != math.Float32bits(half.BF16ToF32(h[i])) {
 				t.Fatalf("%v: bfloat16 %#x became %g", tier, i, v)
 			}
 		}
@@ -364,13 +364,13 @@ func TestConversions(t *testing.T) {
 			out := testkit.Guarded[uint16](t, n)
 			tab.F32ToF16(out, x)
 			for i, v := range out {
-				if want := quant.F32ToF16(x[i]); v != want {
+				if want := half.F32ToF16(x[i]); v != want {
 					t.Fatalf("%v: %g (%#x) rounds to half %#x, want %#x", tier, x[i], math.Float32bits(x[i]), v, want)
 				}
 			}
 			tab.F32ToBF16(out, x)
 			for i, v := range out {
-				if want := quant.F32ToBF16(x[i]); v != want {
+				if want := half.F32ToBF16(x[i]); v != want {
 					t.Fatalf("%v: %g rounds to bfloat16 %#x, want %#x", tier, x[i], v, want)
 				}
 			}
@@ -453,7 +453,7 @@ func checkAct(t *testing.T, a *Act, x [][]float32) {
 	if a.Kind == ActBF16 {
 		for r := range a.M {
 			for j := range a.Kp {
-				if h := a.H[r*a.Kp+j]; h != quant.F32ToBF16(at(r, j)) {
+				if h := a.H[r*a.Kp+j]; h != half.F32ToBF16(at(r, j)) {
 					t.Fatalf("bf16: row %d element %d of %d: %#x", r, j, a.K, h)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"ck/asm/attn"
 	"ck/asm/elem"
+	"ck/asm/half"
 	"ck/internal/quant"
 )
 
@@ -130,13 +131,13 @@ func quantQ8(q *[32]int8, x []float32) uint16 {
 	d := math.Float32frombits(bits) / 127
 	*q = [32]int8{}
 	if bits >= 0x7f800000 || d == 0 {
-		return quant.F32ToF16(d)
+		return half.F32ToF16(d)
 	}
 	id := 1 / d
 	for j, v := range x {
 		q[j] = int8(max(-127, min(127, math.Round(float64(v*id))))) // 1/d may overflow where d is subnormal
 	}
-	return quant.F32ToF16(d)
+	return half.F32ToF16(d)
 }
 
 // quantQ4 quantizes up to 32 elements as ggml's Q4_0 does: the scale maps the element of largest size to -8.
@@ -153,7 +154,7 @@ func quantQ4(q *[16]byte, x []float32) uint16 {
 	}
 	d := top / -8
 	if bits >= 0x7f800000 || d == 0 {
-		return quant.F32ToF16(d)
+		return half.F32ToF16(d)
 	}
 	id := 1 / d
 	for j, v := range x {
@@ -164,7 +165,7 @@ func quantQ4(q *[16]byte, x []float32) uint16 {
 			q[j-16] = q[j-16]&0x0f | n<<4
 		}
 	}
-	return quant.F32ToF16(d)
+	return half.F32ToF16(d)
 }
 
 // Load decodes position i of a block to k [D] and v [Dv].
@@ -184,14 +185,14 @@ func (f *KVFormat) keyAt(kb []byte, d, i int) float32 {
 	j, kq := BlockKeys*d+i, kb[f.ko:]
 	switch f.Type {
 	case quant.F16:
-		return quant.F16ToF32(le16(kb, j))
+		return half.F16ToF32(le16(kb, j))
 	case quant.BF16:
-		return quant.BF16ToF32(le16(kb, j))
+		return half.BF16ToF32(le16(kb, j))
 	case quant.Q8_0:
-		return float32(int8(kq[j])) * quant.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
+		return float32(int8(kq[j])) * half.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
 	case quant.Q4_0:
 		b := kq[BlockKeys*(d/32*16+d%16)+i] >> (d % 32 / 16 * 4) & 15
-		return float32(int(b)-8) * quant.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
+		return float32(int(b)-8) * half.F16ToF32(le16(kb, BlockKeys*(d/32)+i))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(kb[4*j:]))
 }
@@ -201,14 +202,14 @@ func (f *KVFormat) valueAt(vb []byte, d, i int) float32 {
 	j, vq := f.vw*i+d, vb[f.vo:]
 	switch f.Type {
 	case quant.F16:
-		return quant.F16ToF32(le16(vb, j))
+		return half.F16ToF32(le16(vb, j))
 	case quant.BF16:
-		return quant.BF16ToF32(le16(vb, j))
+		return half.BF16ToF32(le16(vb, j))
 	case quant.Q8_0:
-		return float32(int8(vq[j])) * quant.F16ToF32(le16(vb, f.vn*i+d/32))
+		return float32(int8(vq[j])) * half.F16ToF32(le16(vb, f.vn*i+d/32))
 	case quant.Q4_0:
 		b := vq[16*(f.vn*i+d/32)+d%16] >> (d % 32 / 16 * 4) & 15
-		return float32(int(b)-8) * quant.F16ToF32(le16(vb, f.vn*i+d/32))
+		return float32(int(b)-8) * half.F16ToF32(le16(vb, f.vn*i+d/32))
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(vb[4*j:]))
 }

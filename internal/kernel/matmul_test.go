@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"ck/asm/dot"
+	"ck/asm/half"
 	"ck/internal/isa"
 	"ck/internal/quant"
 	"ck/internal/testkit"
@@ -67,7 +68,7 @@ func plainAct(t testing.TB, kind ActKind, x [][]float32) *Act {
 			continue
 		case ActBF16:
 			for j, v := range row {
-				a.H[i*a.Kp+j] = quant.F32ToBF16(v)
+				a.H[i*a.Kp+j] = half.F32ToBF16(v)
 			}
 			continue
 		}
@@ -113,7 +114,7 @@ func (a *Act) value(m, k int) float64 {
 	case ActF32:
 		return float64(a.F[m*a.FS+k])
 	case ActBF16:
-		return float64(quant.BF16ToF32(a.H[m*a.Kp+k]))
+		return float64(half.BF16ToF32(a.H[m*a.Kp+k]))
 	}
 	return float64(a.D[k/a.Kind.blockElems()*a.M+m]) * float64(a.Q[m*a.Kp+k])
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"sync"
+
+	"ck/asm/half"
 )
 
 // The IQ types: 8 (4 for IQ3) elements at a time are a point of a grid, held as the index of the point (ggml-common.h). Fields:
@@ -213,7 +215,7 @@ func shiftIQ1(minus uint16) float32 {
 
 // scaleIQ1M assembles the scale of an IQ1_M block from the high nibbles of its four words.
 func scaleIQ1M(sc *[8]byte) float32 {
-	return F16ToF32(uint16(sc[1]>>4) | uint16(sc[3]>>4)<<4 | uint16(sc[5]>>4)<<8 | uint16(sc[7]>>4)<<12)
+	return half.F16ToF32(uint16(sc[1]>>4) | uint16(sc[3]>>4)<<4 | uint16(sc[5]>>4)<<8 | uint16(sc[7]>>4)<<12)
 }
 
 func decodeIQ1_M(dst []float32, src []byte) {
@@ -272,7 +274,7 @@ func scaleIQ4_NL(b []byte, sigma float32)  { randomSignedScale(b, sigma/67.44) }
 func scaleIQ4_XS(b []byte, sigma float32)  { randomSignedScale(b, sigma/1246) }
 
 func scaleIQ1_M(b []byte, sigma float32) {
-	h := F32ToF16(sigma / 7.200 * jitter(b[48]))
+	h := half.F32ToF16(sigma / 7.200 * jitter(b[48]))
 	for i := range 4 {
 		high := &b[49+2*i]
 		*high = *high&15 | byte(h>>(4*i))<<4

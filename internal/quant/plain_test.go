@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"ck/asm/half"
 )
 
 // smallFloat describes a 16-bit float and its conversions.
@@ -17,8 +19,8 @@ type smallFloat struct {
 }
 
 var smallFloats = []smallFloat{
-	{"F16", 10, 15, F32ToF16, F16ToF32, 0x7c00},
-	{"BF16", 7, 127, F32ToBF16, BF16ToF32, 0x7f80},
+	{"F16", 10, 15, half.F32ToF16, half.F16ToF32, 0x7c00},
+	{"BF16", 7, 127, half.F32ToBF16, half.BF16ToF32, 0x7f80},
 }
 
 // value is the number that the finite code h stands for, from the definition of the format.
