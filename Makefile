@@ -4,13 +4,17 @@ PREFIX ?= /usr/local
 COMMIT ?= $(shell git describe --always --abbrev=12 --exclude '*' --dirty=+changes 2>/dev/null)
 SHARE = $(DESTDIR)$(PREFIX)/share
 
-.PHONY: build test test-numa fuzz bench lint man install
+.PHONY: build test testdata test-numa fuzz bench lint man install
 
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X ck/internal/cli.Commit=$(COMMIT)" -o bin/ ./cmd/...
 
 test:
 	go test ./...
+
+# testdata, which travels with the repository, packed anew from ../shared/data after a change of internal/testkit/table.go.
+testdata:
+	CK_TEST_REQUIRE=data go test -count=1 -run '^TestTestdata' ./internal/testkit -update
 
 # Topologies, quotas and limits in virtual machines of ../shared/tools/numavm, which installs QEMU and a kernel at its first run.
 test-numa:

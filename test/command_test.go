@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 	for _, d := range built.dirs {
 		os.RemoveAll(d)
 	}
+	sayLeftOut()
 	os.Exit(code)
 }
 

@@ -169,10 +169,11 @@ func TestFormsGiveTheSameBits(t *testing.T) {
 // than llama.cpp: 1.25 times its distance for each file and sequence and its KL divergence for each type, 1.05 times on the average.
 //
 // The divergence of a type is that of the rows of both models, 40: one rounding of an activation that falls the other way moves it, and
-// on the 20 rows of one model a cache in BF16, which adds an error, has had 0.7 times the divergence of one in F32 (Q8_0).
+// on the 20 rows of one model a cache in BF16, which adds an error, has had 0.7 times the divergence of one in F32 (Q8_0). So where
+// only one of the models is there, divergences are printed and not judged.
 func TestQuantizedModels(t *testing.T) {
 	type pair struct{ ours, peers float64 }
-	divergences, types := map[string]pair{}, []string{}
+	divergences, types, both := map[string]pair{}, []string{}, 0
 	judge := func(t *testing.T, what string, ratios []float64) {
 		sort.Float64s(ratios)
 		sum := 0.0
@@ -188,6 +189,7 @@ func TestQuantizedModels(t *testing.T) {
 	for _, name := range []string{"kq-llama", "kq-qwen3"} {
 		t.Run(name, func(t *testing.T) {
 			c := testkit.LoadCase(t, name)
+			both++
 			var ratios []float64
 			for _, q := range c.Quants {
 				m, err := gguf.Open(filepath.Join(c.Dir, q.Type+".gguf"))
@@ -214,7 +216,7 @@ func TestQuantizedModels(t *testing.T) {
 		t.Logf("%s: KL divergence over llama.cpp's: %.3f", typ, d.ours/d.peers)
 		ratios = append(ratios, d.ours/d.peers)
 	}
-	if len(ratios) > 0 {
+	if len(ratios) > 0 && both == 2 {
 		judge(t, "KL divergences of types", ratios)
 	}
 }

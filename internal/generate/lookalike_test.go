@@ -95,29 +95,31 @@ func TestLookAlikesStayText(t *testing.T) {
 		"phi-3":     {"microsoft-Phi-3.5-mini-instruct", "google-gemma-2-2b-it", "ibm-granite-granite-3.3-2B-Instruct"},
 		"llama-spm": {"mistralai-Mistral-Nemo-Instruct-2407", "llama-cpp-rwkv-world"},
 	} {
-		m := vocabOnly(t, vocab)
-		texts := hostile(controls(m))
-		if len(texts) < 2 {
-			t.Errorf("%s has no control tokens", vocab)
-		}
-		for _, name := range templates {
-			source, err := os.ReadFile(testkit.Data(t, "templates/jinja/"+name+".jinja"))
-			if err != nil {
-				t.Fatal(err)
+		t.Run(vocab, func(t *testing.T) {
+			m := vocabOnly(t, vocab)
+			texts := hostile(controls(m))
+			if len(texts) < 2 {
+				t.Errorf("%s has no control tokens", vocab)
 			}
-			tmpl, err := template.Parse(name, string(source))
-			if err != nil {
-				t.Fatal(err)
+			for _, name := range templates {
+				source, err := os.ReadFile(testkit.Data(t, "templates/jinja/"+name+".jinja"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				tmpl, err := template.Parse(name, string(source))
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkLookAlikes(t, m, name, tmpl, texts)
 			}
-			checkLookAlikes(t, m, name, tmpl, texts)
-		}
-		for _, name := range builtinTemplates() {
-			tmpl, err := m.FindTemplate(name)
-			if err != nil {
-				t.Fatal(err)
+			for _, name := range builtinTemplates() {
+				tmpl, err := m.FindTemplate(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkLookAlikes(t, m, name, tmpl, texts)
 			}
-			checkLookAlikes(t, m, name, tmpl, texts)
-		}
+		})
 	}
 }
 
@@ -197,14 +199,16 @@ func TestTemplatesForgeNothing(t *testing.T) {
 		{"{{ c|urlencode|replace('%', '\\\\x') }}{{ c|safe }}{{ c|first ~ c[1:] }}", func(s string) string { return s }},
 	}
 	for _, vocab := range []string{"qwen2", "llama-bpe", "phi-3", "llama-spm", "gemma-4"} {
-		m := vocabOnly(t, vocab)
-		names := controls(m)
-		for _, a := range attacks {
-			for i := 0; i < len(names); i += 1 + len(names)/8 {
-				text := a.text(names[i])
-				checkForgery(t, m, a.template, text)
+		t.Run(vocab, func(t *testing.T) {
+			m := vocabOnly(t, vocab)
+			names := controls(m)
+			for _, a := range attacks {
+				for i := 0; i < len(names); i += 1 + len(names)/8 {
+					text := a.text(names[i])
+					checkForgery(t, m, a.template, text)
+				}
 			}
-		}
+		})
 	}
 }
 

@@ -120,37 +120,48 @@ func TestSplitterOfVocabularies(t *testing.T) {
 		return &Model{Tok: tok}
 	}
 	for _, c := range []struct {
-		m                    *Model
+		m                    func(t *testing.T) *Model
 		template             string
 		write, think, answer string
 		inside               bool
 	}{
-		{m: open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/gpt-oss.tokenizer.json.gz"), nil)), template: "openai-gpt-oss-120b",
+		{m: func(t *testing.T) *Model {
+			return open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/gpt-oss.tokenizer.json.gz"), nil))
+		}, template: "openai-gpt-oss-120b",
 			write: "<|channel|>analysis<|message|>The user greets.<|end|><|start|>assistant<|channel|>final<|message|>Hello, 日本!", think: "The user greets.", answer: "Hello, 日本!"},
-		{m: open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/qwen3.tokenizer.json.gz"), nil)), template: "Qwen-Qwen3-0.6B",
+		{m: func(t *testing.T) *Model {
+			return open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/qwen3.tokenizer.json.gz"), nil))
+		}, template: "Qwen-Qwen3-0.6B",
 			write: "<think>\nThe user greets.\n</think>\n\nHello, 日本!", think: "The user greets.", answer: "Hello, 日本!"},
-		{m: open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/deepseek-v3.tokenizer.json.gz"), nil)), template: "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+		{m: func(t *testing.T) *Model {
+			return open(tokenizer.FromJSON(unzipped(t, "tokenizers/hf/deepseek-v3.tokenizer.json.gz"), nil))
+		}, template: "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
 			inside: true, write: "The user greets.\n</think>\n\nHello, 日本!", think: "The user greets.", answer: "Hello, 日本!"},
-		{m: open(tokenizer.FromTekken(unzipped(t, "tokenizers/hf/tekken.json.gz"))), template: "mistralai-Ministral-3-14B-Reasoning-2512",
+		{m: func(t *testing.T) *Model {
+			return open(tokenizer.FromTekken(unzipped(t, "tokenizers/hf/tekken.json.gz")))
+		}, template: "mistralai-Ministral-3-14B-Reasoning-2512",
 			write: "[THINK]The user greets.[/THINK]Hello, 日本!", think: "The user greets.", answer: "Hello, 日本!"},
 	} {
-		b, err := os.ReadFile(filepath.Join(testkit.Data(t, "templates/jinja"), c.template+".jinja"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tmpl, err := template.Parse(c.template, string(b))
-		if err != nil {
-			t.Fatal(err)
-		}
-		h := newHoldback(c.m.Tok.NewDecoder(tokenizer.DecodeOptions{}), nil)
-		h.split = newSplitter(c.m.Reasoning(tmpl), c.inside)
-		for _, id := range c.m.Tok.Encode(nil, c.write, tokenizer.EncodeOptions{ParseSpecial: true}) {
-			h.add(id)
-		}
-		h.flush()
-		if string(h.split.think) != c.think || string(h.all) != c.answer {
-			t.Errorf("%s: reasoning %q, answer %q; expected %q, %q", c.template, h.split.think, h.all, c.think, c.answer)
-		}
+		t.Run(c.template, func(t *testing.T) {
+			m := c.m(t)
+			b, err := os.ReadFile(filepath.Join(testkit.Data(t, "templates/jinja"), c.template+".jinja"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tmpl, err := template.Parse(c.template, string(b))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := newHoldback(m.Tok.NewDecoder(tokenizer.DecodeOptions{}), nil)
+			h.split = newSplitter(m.Reasoning(tmpl), c.inside)
+			for _, id := range m.Tok.Encode(nil, c.write, tokenizer.EncodeOptions{ParseSpecial: true}) {
+				h.add(id)
+			}
+			h.flush()
+			if string(h.split.think) != c.think || string(h.all) != c.answer {
+				t.Errorf("%s: reasoning %q, answer %q; expected %q, %q", c.template, h.split.think, h.all, c.think, c.answer)
+			}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func treeNames(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(testkit.Data(t, "topology/trees"), "*.tar.gz"))
-	if err != nil || len(files) < 49 {
+	if err != nil || len(files) < testkit.Least(t, 49, 10) {
 		t.Fatalf("%d trees, %v", len(files), err)
 	}
 	return files

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -58,16 +57,12 @@ func checkOutsiders(t *testing.T, tmpl *Template, vars Vars, src string, limits 
 // time, output or memory than the limits allow, and nothing from outside that it takes for the template's own.
 func FuzzTemplate(tf *testing.F) {
 	f := testkit.Fuzz(tf)
-	if b, err := os.ReadFile("../../../shared/data/templates/probes.json"); err == nil {
-		var file struct{ Probes []struct{ Template string } }
-		if err := json.Unmarshal(b, &file); err != nil {
-			f.Fatal(err)
-		}
-		for _, p := range file.Probes {
-			f.Add(p.Template)
-		}
+	var file struct{ Probes []struct{ Template string } }
+	readJSON(f, testkit.Data(f, "templates/probes.json"), &file)
+	for _, p := range file.Probes {
+		f.Add(p.Template)
 	}
-	real, err := filepath.Glob("../../../shared/data/templates/jinja/*.jinja")
+	real, err := filepath.Glob(filepath.Join(testkit.Data(f, "templates/jinja"), "*.jinja"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func larger() (string, error) {
 	return filepath.Abs(dir)
 }
 
-// Data is the path of a file or folder of the reference data. Of a folder that testdata has in part, the path holds that part. Where
-// the name is absent the test is skipped, or fails if CK_TEST_REQUIRE names "data". Files are to be read only.
+// Data is the path of a file or folder of the reference data, "." being all of it. Of a folder that testdata has in part, the path holds
+// that part. Where the name is absent the test is skipped, or fails if CK_TEST_REQUIRE names "data". Files are to be read only.
 func Data(t testing.TB, name string) string {
 	t.Helper()
 	p, ok := Lookup(t, name)

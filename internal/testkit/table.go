@@ -88,6 +88,9 @@ func (a archive) has(name string) bool {
 
 // covers reports whether the pattern and name agree as far as both go.
 func covers(pattern, name string) bool {
+	if name == "." {
+		return true
+	}
 	p, n := strings.Split(pattern, "/"), strings.Split(name, "/")
 	for i := range min(len(p), len(n)) {
 		if ok, err := path.Match(p[i], n[i]); !ok || err != nil {

@@ -10,7 +10,7 @@ import (
 
 // AtLeast never exceeds the number of ids, with special tokens or without, and is known for the vocabularies that people use.
 func TestAtLeast(t *testing.T) {
-	for _, s := range sources {
+	for _, s := range there(t, sources) {
 		tok := s.open(t)
 		texts := []string{"", "x", strings.Repeat("▁", 3000), strings.Repeat(" ", 5000), strings.Repeat("\u1112\u1161\u11ab", 500), strings.Repeat("𝟎", 500),
 			strings.Repeat("e\u0301\u0323", 900), strings.Repeat("\u0301", 900), strings.Repeat("\u212a", 900)}
@@ -80,7 +80,7 @@ func TestAtLeastOfFiles(t *testing.T) {
 
 // Bytes that become nothing are known afterwards, each once; those that an unknown token stands for are not among them.
 func TestLost(t *testing.T) {
-	for _, s := range sources {
+	for _, s := range there(t, sources) {
 		tok := s.open(t)
 		missing := []byte{}
 		for b := range 256 {

@@ -95,7 +95,7 @@ func TestEndsByID(t *testing.T) {
 
 // No vocabulary of the data lets text become a control token, alone or inside other text.
 func TestNoControlFromText(t *testing.T) {
-	for _, s := range sources {
+	for _, s := range there(t, sources) {
 		tok := s.open(t)
 		for id := range int32(tok.VocabSize()) {
 			if !tok.IsControl(id) || tok.Piece(id) == "" {

@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 		texts = append(texts, c.Text)
 	}
 	texts = append(texts, "▁a▁ ▁", "a</s> b", strings.Repeat("x", 5000), strings.Repeat(" ", 3000)+"y", "<0x41> <0xE2>")
-	for _, s := range sources[:17] {
+	for _, s := range there(t, sources[:17]) {
 		tok := s.open(t)
 		for _, text := range texts {
 			if tok.lacks(text) {
@@ -90,8 +90,8 @@ func TestRoundTrip(t *testing.T) {
 // Text that is not UTF-8 comes back too where the vocabulary has all bytes.
 func TestRoundTripOfBytes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
-	for _, s := range []source{sourceOf("llama-bpe", "gguf"), sourceOf("gpt-2", "gguf"), sourceOf("llama-spm", "model"), sourceOf("gemma-4", "gguf"),
-		sourceOf("tekken", "tekken"), sourceOf("gpt-oss", "json")} {
+	for _, s := range there(t, []source{sourceOf("llama-bpe", "gguf"), sourceOf("gpt-2", "gguf"), sourceOf("mistral-v1", "model"), sourceOf("gemma-4", "gguf"),
+		sourceOf("tekken", "tekken"), sourceOf("gpt-oss", "json")}) {
 		tok := s.open(t)
 		for range 300 {
 			b := make([]byte, rng.IntN(40))
@@ -119,7 +119,7 @@ func TestRoundTripOfBytes(t *testing.T) {
 }
 
 func TestDecoderHoldsUnfinishedCharacters(t *testing.T) {
-	tok := sourceOf("llama-spm", "model").open(t)
+	tok := sourceOf("mistral-v1", "model").open(t)
 	id := func(b byte) int32 { return tok.bytes[b] }
 	hello, ok := tok.TokenID(" Hello")
 	if !ok {
@@ -148,6 +148,9 @@ func TestDecoderHoldsUnfinishedCharacters(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", opt, got, want)
 		}
 	}
+}
+
+func TestDecodeWithoutSpaceAtStart(t *testing.T) {
 	gemma := sourceOf("gemma-4", "gguf").open(t)
 	id2, _ := gemma.TokenID(" the")
 	if got := string(gemma.Decode(nil, []int32{id2}, DecodeOptions{SkipSpaceAtStart: true})); got != " the" {
@@ -156,7 +159,7 @@ func TestDecoderHoldsUnfinishedCharacters(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	tok := sourceOf("qwen2", "gguf").open(t)
+	tok := sourceOf("qwen3", "json").open(t)
 	text := "<|im_start|>user\nSay <|im_end|> twice<|im_end|>\n"
 	start, _ := tok.TokenID("<|im_start|>")
 	end, _ := tok.TokenID("<|im_end|>")
@@ -224,6 +227,9 @@ func TestAccessors(t *testing.T) {
 		{sourceOf("gemma-4", "gguf"), "bpe", 262144, 2, 1, true, false, []string{"<eos>", "<turn|>", "<|tool_response>"}, []string{"<|turn>", "<bos>", "</s>"}},
 		{sourceOf("tekken", "tekken"), "bpe", 131072, 1, 2, true, false, []string{"</s>"}, []string{"[INST]"}},
 	} {
+		if _, ok := testkit.Lookup(t, "tokenizers/"+c.file()); !ok {
+			continue
+		}
 		tok := c.open(t)
 		bos, hasBOS := tok.BOS()
 		eos, _ := tok.EOS()
@@ -320,7 +326,7 @@ func TestModels(t *testing.T) {
 		}
 	}
 	t.Logf("%d texts, %d folders", checked, folders)
-	if checked < 50 || folders < 5 {
+	if checked < testkit.Least(t, 50, 20) || folders < 5 {
 		t.Errorf("%d texts and %d folders checked, want more", checked, folders)
 	}
 }
@@ -395,7 +401,7 @@ func TestLongWords(t *testing.T) {
 	for random.Len() < 1<<18 {
 		random.WriteByte(byte('a' + rng.IntN(26)))
 	}
-	for _, s := range []source{sourceOf("llama-bpe", "gguf"), sourceOf("llama-spm", "gguf"), sourceOf("tekken", "tekken"), sourceOf("gemma-4", "gguf")} {
+	for _, s := range there(t, []source{sourceOf("llama-bpe", "gguf"), sourceOf("mistral-v1", "model"), sourceOf("tekken", "tekken"), sourceOf("gemma-4", "gguf")}) {
 		tok := s.open(t)
 		for name, word := range map[string]string{"a": strings.Repeat("a", 1<<18), "ab": strings.Repeat("ab", 1<<17), "random": random.String(),
 			"spaces": strings.Repeat(" ", 1<<18)} {
@@ -432,7 +438,7 @@ func TestCache(t *testing.T) {
 // Merging by the heap gives what joining the best pair again and again gives.
 func TestMergeOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
-	for _, s := range []source{sourceOf("gpt-2", "gguf"), sourceOf("llama-spm", "model"), sourceOf("tekken", "tekken")} {
+	for _, s := range []source{sourceOf("gpt-2", "gguf"), sourceOf("mistral-v1", "model"), sourceOf("tekken", "tekken")} {
 		tok := s.open(t)
 		for range 2000 {
 			word := ""
@@ -641,8 +647,8 @@ func TestCharMap(t *testing.T) {
 	}
 }
 
-// Vocabularies of other kinds, damage and lies about sizes end in an error, without allocating more than the file justifies.
-func TestBadFiles(t *testing.T) {
+// Vocabularies of other kinds are refused as that.
+func TestUnsupportedVocabularies(t *testing.T) {
 	for _, name := range []string{"bert-bge", "t5-small"} {
 		if _, err := FromGGUF(readKV(readData(t, "gguf/"+name+".gguf.gz"))); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
@@ -651,6 +657,10 @@ func TestBadFiles(t *testing.T) {
 	if _, err := FromJSON(readData(t, "hf/t5-small.tokenizer.json.gz"), nil); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("t5-small: %v", err)
 	}
+}
+
+// Damage and lies about sizes end in an error, without allocating more than the file justifies.
+func TestBadFiles(t *testing.T) {
 	bad := map[string]func() error{}
 	for _, s := range []string{"", "{", "[]", "null", `{"model"`, `{"model":1}`, `{"model":{"type":"BPE","vocab":{"a":2000000},"merges":[]}}`,
 		`{"model":{"type":"BPE","vocab":{"a":-1}}}`, `{"model":{"type":"BPE","vocab":{"a":"x"}}}`, `{"model":{"type":"BPE","vocab":{}}}`,
@@ -787,7 +797,7 @@ func FuzzEncode(tf *testing.F) {
 		f.Add(c.Text)
 	}
 	f.Add("\xff\xfe▁ \x80")
-	toks := []*Tokenizer{sourceOf("gpt-2", "gguf").open(f), sourceOf("llama-spm", "model").open(f), sourceOf("llama-spm", "gguf").open(f)}
+	toks := []*Tokenizer{sourceOf("gpt-2", "gguf").open(f), sourceOf("mistral-v1", "model").open(f), sourceOf("phi-3", "gguf").open(f)}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, tok := range toks {
 			ids := tok.Encode(nil, text, EncodeOptions{})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,12 +28,16 @@ func fewSteps(f testing.TB) {
 func FuzzMutatedTree(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	fewSteps(f)
-	dir := testkit.Data(f, "topology/trees")
 	var trees [][]item
 	for _, name := range mutations {
-		trees = append(trees, files(f, filepath.Join(dir, name+".tar.gz")))
+		if tree, ok := testkit.Lookup(f, "topology/trees/"+name+".tar.gz"); ok {
+			trees = append(trees, files(f, tree))
+		}
 	}
-	for i := range mutations {
+	if most := testkit.Least(f, len(mutations), 5); len(trees) < most {
+		f.Fatalf("%d machines, expected %d", len(trees), most)
+	}
+	for i := range trees {
 		f.Add(uint8(i), []byte{})
 		f.Add(uint8(i), []byte("\x00\x10\x03\x05\x01\x20\x02\x09\x02\x30\x01\x07\x03\x40\x00\x05"))
 	}

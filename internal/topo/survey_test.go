@@ -154,15 +154,17 @@ func surveyOf(t testing.TB, archive string) Survey {
 func TestSavedTrees(t *testing.T) {
 	dir := testkit.Data(t, "topology/trees")
 	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(names) < 49 {
+	if err != nil || len(names) < testkit.Least(t, 49, 10) {
 		t.Fatalf("%d trees, %v", len(names), err)
 	}
 	agreed, differ, stale, says := map[string]int{}, map[string]int{}, map[string]bool{}, map[string]string{}
-	for key := range disagreements {
-		stale[key] = true
-	}
 	for _, name := range names {
 		base := strings.TrimSuffix(name, ".json")
+		for key := range disagreements {
+			if strings.HasPrefix(key, filepath.Base(base)+" ") {
+				stale[key] = true
+			}
+		}
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -200,8 +202,9 @@ func TestSavedTrees(t *testing.T) {
 	}
 	// What is wrong in these trees, and in no other.
 	const contradicts = " name different CPUs: the list is believed"
+	_, err = os.Stat(filepath.Join(dir, "xeon-e7-4s-conflicts.json"))
 	for _, want := range []string{"cpu2/cache/index3/shared_cpu_list and shared_cpu_map" + contradicts, "cpu3/topology/core_siblings_list and core_siblings" + contradicts} {
-		if !strings.Contains(says["xeon-e7-4s-conflicts"], want) {
+		if err == nil && !strings.Contains(says["xeon-e7-4s-conflicts"], want) {
 			t.Errorf("xeon-e7-4s-conflicts: %q, want %q in it", says["xeon-e7-4s-conflicts"], want)
 		}
 	}

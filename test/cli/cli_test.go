@@ -76,15 +76,10 @@ func TestMain(m *testing.M) {
 //	code N PROGRAM ARGS…           run a program, which must end with the exit code N
 //	interrupt N FILE PROGRAM ARGS… the same with output to FILE, and SIGINT as soon as it holds N bytes; the code must be 130
 //
-// $DATA is the reference data; scripts that need it say [data].
+// $DATA is the reference data; lines that need what does not travel with the repository say [data:NAME].
 func TestScripts(t *testing.T) {
 	dir := buildPrograms(t)
-	data := filepath.Join(testkit.Root(t), "..", "shared", "data")
-	_, err := os.Stat(data)
-	hasData := err == nil
-	if !hasData && testkit.Required("data") {
-		t.Fatal("the reference data is absent, and CK_TEST_REQUIRE asks for it")
-	}
+	data := testkit.Data(t, ".")
 	testscript.Run(t, testscript.Params{
 		Dir: "scripts",
 		Setup: func(env *testscript.Env) error {
@@ -93,9 +88,11 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
+			if name, ok := strings.CutPrefix(cond, "data:"); ok {
+				_, here := testkit.Lookup(t, name)
+				return here || testkit.Required("data"), nil
+			}
 			switch cond {
-			case "data":
-				return hasData, nil
 			case "amx":
 				return isa.Detect()&isa.FeatAMXState != 0 && isa.Detect()&isa.FeatAMXTile != 0, nil
 			}
