@@ -47,16 +47,19 @@ func root() (string, error) {
 func larger() (string, error) {
 	dir, ok := os.LookupEnv("CK_TEST_DATA")
 	if !ok {
+		dir = filepath.Join("..", "shared", "data")
+	}
+	if !filepath.IsAbs(dir) { // from the root, whatever the package
 		r, err := root()
 		if err != nil {
 			return "", err
 		}
-		dir = filepath.Join(r, "..", "shared", "data")
+		dir = filepath.Join(r, dir)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return "", nil
 	}
-	return filepath.Abs(dir)
+	return dir, nil
 }
 
 // Data is the path of a file or folder of the reference data, "." being all of it. Of a folder that testdata has in part, the path holds
