@@ -1,10 +1,9 @@
-// Package arch turns the hyperparameters of a model file into a graph. An architecture is one row of the table and, where it
-// differs in more than flags, one file.
+// Package arch turns the hyperparameters of a model file into a graph. An architecture is one row of the table and one short file
+// that composes the builder's pieces: norms, projections, attention, feed-forward.
 package arch
 
 import (
 	"fmt"
-	"slices"
 	"sort"
 	"strings"
 
@@ -22,11 +21,11 @@ type Source interface {
 	Vector(tensor string) ([]float32, error)
 }
 
-// architectures maps general.architecture to the builder of its graph.
-var architectures = map[string]func(*hparams) (*graph.Graph, error){
-	"llama": dense{}.build, // also mistral, which GGUF files call llama
-	"qwen2": dense{neox: true}.build,
-	"qwen3": dense{neox: true, qkNorm: true}.build,
+// architectures maps general.architecture to the function that composes its graph.
+var architectures = map[string]func(*builder){
+	"llama": llama,
+	"qwen2": qwen2,
+	"qwen3": qwen3,
 }
 
 // Names lists the architectures that Build knows.
@@ -49,7 +48,7 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("general.architecture: the key is missing; is this a language model?")
 	}
-	build, ok := architectures[name]
+	compose, ok := architectures[name]
 	if !ok {
 		return nil, nil, fmt.Errorf("general.architecture: %.100q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
 	}
@@ -60,132 +59,16 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 	if !h.has("token_embd.weight") {
 		return nil, nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
 	}
-	g, err = build(h)
+	b := newBuilder(h)
+	compose(b)
+	b.g.Context = h.size("context_length")
 	if h.err != nil {
-		err = h.err // what came first
+		return nil, nil, h.err
 	}
-	if err != nil {
+	pickRows(b.g)
+	b.g.Arch = name
+	if err := b.g.Check(); err != nil {
 		return nil, nil, err
 	}
-	g.Arch = name
-	if err := g.Check(); err != nil {
-		return nil, nil, err
-	}
-	return g, h.notes, nil
-}
-
-// hparams reads hyperparameters and keeps the first error, so that a builder reads as one column.
-type hparams struct {
-	src   Source
-	arch  string
-	err   error
-	notes []string // of defaults that were taken
-}
-
-// given is what the file says under a key of the table, if it is there and sound.
-func (h *hparams) given(name string) (v float64, ok bool) {
-	k, full := keyNamed(name), h.arch+"."+name
-	var err error
-	if k.Integer {
-		var n int64
-		n, ok, err = h.src.Int(full)
-		v = float64(n)
-	} else {
-		v, ok, err = h.src.Float(full)
-	}
-	if err != nil {
-		h.fail(err)
-		return k.sound(), true
-	}
-	if !ok {
-		return 0, false
-	}
-	if err := k.Check(v); err != nil {
-		h.fail(fmt.Errorf("%s: %w", full, err))
-		return k.sound(), true
-	}
-	return v, true
-}
-
-// float is the value of a key of the table, or its default.
-func (h *hparams) float(name string) float64 {
-	v, ok := h.given(name)
-	if ok {
-		return v
-	}
-	k := keyNamed(name)
-	if k.Default == nil {
-		h.fail(fmt.Errorf("%s.%s: the key is missing; %s", h.arch, name, Remedy))
-		return k.sound()
-	}
-	v = k.Default(h.float)
-	if k.Why != "" {
-		h.note(name, Text(v), k.Why)
-	}
-	if err := k.Check(v); err != nil { // computed from other keys
-		h.fail(fmt.Errorf("%s.%s: is missing, and what follows from other keys %w", h.arch, name, err))
-		return k.sound()
-	}
-	return v
-}
-
-// size is the value of an integer key of the table, or its default.
-func (h *hparams) size(name string) int { return int(h.float(name)) }
-
-// str is the value of a key that is text, "" where the file has none.
-func (h *hparams) str(name string) string {
-	s, _, err := h.src.String(h.arch + "." + name)
-	if err != nil {
-		h.fail(err)
-	}
-	return s
-}
-
-// bools is the value of a key that is a list of bools, and whether the file has it.
-func (h *hparams) bools(name string) ([]bool, bool) {
-	v, ok, err := h.src.Bools(h.arch + "." + name)
-	if err != nil {
-		h.fail(err)
-	}
-	return v, ok
-}
-
-// relied notes that the file has no key of that name, which is no number.
-func (h *hparams) relied(name string) { h.note(name, words[name].says, words[name].why) }
-
-func (h *hparams) note(name, says, why string) {
-	line := fmt.Sprintf("%s.%s: not in the file, taken as %s: %s", h.arch, name, says, why)
-	if !slices.Contains(h.notes, line) {
-		h.notes = append(h.notes, line)
-	}
-}
-
-func (h *hparams) fail(err error) {
-	if h.err == nil {
-		h.err = err
-	}
-}
-
-// has reports whether the file has the tensor.
-func (h *hparams) has(tensor string) bool {
-	_, _, ok := h.src.Shape(tensor)
-	return ok
-}
-
-// weight adds the tensor to the graph with the shape that the file gives it; the shape rules judge it.
-func (h *hparams) weight(g *graph.Graph, tensor string) graph.WeightID {
-	rows, cols, ok := h.src.Shape(tensor)
-	if !ok {
-		h.fail(fmt.Errorf("tensor %s: is missing", tensor))
-	}
-	return g.NewWeight(tensor, rows, cols)
-}
-
-// withBias is the weight NAME.weight and, where the file has it, NAME.bias.
-func (h *hparams) withBias(g *graph.Graph, name string) []graph.WeightID {
-	w := []graph.WeightID{h.weight(g, name+".weight")}
-	if h.has(name + ".bias") {
-		w = append(w, h.weight(g, name+".bias"))
-	}
-	return w
+	return b.g, h.notes, nil
 }

@@ -5,7 +5,29 @@ import (
 	"math"
 
 	"ck/internal/graph"
+	"ck/internal/step"
 )
+
+// pairing says which elements of a head are turned together.
+type pairing bool
+
+const (
+	neighbours pairing = false // 2i and 2i+1
+	halves     pairing = true  // i and i + half of what is rotated
+)
+
+// rotate is the turn by rotary positions, with the frequencies that the file asks for.
+func (b *builder) rotate(p pairing) turn {
+	r := b.rope()
+	if dims := 2 * len(r.InvFreq); dims > b.headK {
+		b.fail(fmt.Errorf("%s.rope.dimension_count: is %d, but keys have %d elements; %s", b.arch, dims, b.headK, Remedy))
+	}
+	b.g.Ropes = append(b.g.Ropes, r)
+	op := step.Rotate{Table: len(b.g.Ropes) - 1, D: b.headK, Neox: p == halves}
+	return func(l *layer, of string, x value) value {
+		return l.step(op, l.prefix+"rope_"+of, l.g.Width(x), []value{x})
+	}
+}
 
 // rope is the model's table of rotary frequencies, with the scaling that the file asks for: none, linear, yarn (Peng et al. 2023,
 // arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).

@@ -30,7 +30,7 @@ import (
 
 var (
 	data    = flag.String("data", "../shared/data/models", "the folder of the reference models")
-	threads = flag.Int("t", 2, "threads")
+	threads = flag.Int("t", 1, "threads; the bits are those of any number, and one is not held up on a busy machine")
 	ubatch  = flag.Int("ubatch", 512, "rows of a walk")
 	only    = flag.String("only", "", "models whose name contains this alone")
 )

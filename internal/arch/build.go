@@ -1,0 +1,185 @@
+package arch
+
+import (
+	"fmt"
+	"math"
+
+	"ck/internal/graph"
+	"ck/internal/step"
+)
+
+// builder adds the steps of a model to its graph: what every architecture composes. It knows no architecture. After an error it goes on with
+// sound values, as hparams does, but adds no layers.
+type builder struct {
+	*hparams
+	g *graph.Graph
+
+	hidden, layers, ffn     int
+	heads, kv, headK, headV int // query heads, KV heads, elements of a key and of a value
+	eps                     float32
+}
+
+// value is a quantity of the graph, of shape [rows, width].
+type value = graph.ValueID
+
+// newBuilder reads the sizes that all architectures have.
+func newBuilder(h *hparams) *builder {
+	b := &builder{
+		hparams: h,
+		g:       &graph.Graph{},
+		hidden:  h.size("embedding_length"),
+		layers:  h.size("block_count"),
+		ffn:     h.size("feed_forward_length"),
+		heads:   h.size("attention.head_count"),
+		kv:      h.size("attention.head_count_kv"),
+		headK:   h.size("attention.key_length"),
+		headV:   h.size("attention.value_length"),
+		eps:     float32(h.float("attention.layer_norm_rms_epsilon")),
+	}
+	if b.heads%b.kv != 0 {
+		h.fail(fmt.Errorf("%s.attention.head_count: %d heads cannot share %d KV heads evenly; %s", h.arch, b.heads, b.kv, Remedy))
+	}
+	for _, name := range []string{"attn_norm", "attn_output"} { // some have no norm there
+		if beyond := fmt.Sprintf("blk.%d.%s.weight", b.layers, name); h.has(beyond) {
+			h.fail(fmt.Errorf("%s.block_count: is %d, but there is a tensor %s; %s", h.arch, b.layers, beyond, Remedy))
+		}
+	}
+	if b.eps == 0 {
+		h.fail(fmt.Errorf("%s.attention.layer_norm_rms_epsilon: is too small for float32; %s", h.arch, Remedy))
+	}
+	return b
+}
+
+// weight adds the tensor to the graph with the shape that the file gives it; the shape rules judge it.
+func (b *builder) weight(tensor string) graph.WeightID {
+	rows, cols, ok := b.src.Shape(tensor)
+	if !ok {
+		b.fail(fmt.Errorf("tensor %s: is missing", tensor))
+	}
+	return b.g.NewWeight(tensor, rows, cols)
+}
+
+// withBias is the weight NAME.weight and, where the file has it, NAME.bias.
+func (b *builder) withBias(name string) []graph.WeightID {
+	w := []graph.WeightID{b.weight(name + ".weight")}
+	if b.has(name + ".bias") {
+		w = append(w, b.weight(name+".bias"))
+	}
+	return w
+}
+
+// step adds a step with one result, called like the step.
+func (b *builder) step(op graph.Op, name string, width int, in []value, w ...graph.WeightID) value {
+	v := b.g.NewValue(name, width)
+	b.g.Add(op, name, in, []value{v}, w...)
+	return v
+}
+
+// embed is the residual stream at its beginning: the rows' tokens looked up.
+func (b *builder) embed() value {
+	w := b.weight("token_embd.weight")
+	b.g.Vocab = b.g.Weights[w].Rows
+	if n, ok := b.given("vocab_size"); ok && int(n) != b.g.Vocab {
+		b.fail(fmt.Errorf("%s.vocab_size: is %.0f, but token_embd.weight has %d rows; %s", b.arch, n, b.g.Vocab, Remedy))
+	}
+	x := b.g.NewValue("x", b.hidden)
+	b.g.Add(step.Embed{}, "token_embd", nil, []value{x}, w)
+	return x
+}
+
+// blocks yields the builders of the layers, first to last.
+func (b *builder) blocks(yield func(*layer) bool) {
+	for n := range b.layers {
+		if b.err != nil || !yield(&layer{b, n, fmt.Sprintf("blk.%d.", n)}) {
+			return
+		}
+	}
+}
+
+// logits ends the graph: a norm of the residual stream, and the output matrix, which is the embedding's where the file has none.
+func (b *builder) logits(x value) {
+	n := b.step(step.Norm{Eps: b.eps}, "output_norm", b.hidden, []value{x}, b.weight("output_norm.weight"))
+	out := []graph.WeightID{b.weight("token_embd.weight")}
+	if b.has("output.weight") {
+		out = b.withBias("output")
+	}
+	b.g.Logits = b.step(step.Matmul{Slices: 1}, "output", b.g.Vocab, []value{n}, out...)
+}
+
+// layer is the builder within layer n: steps and tensors that are called NAME there are called blk.N.NAME in the graph.
+type layer struct {
+	*builder
+	n      int
+	prefix string
+}
+
+// norm is RMSNorm of whole rows with the weight NAME.weight.
+func (l *layer) norm(name string, x value) value { return l.groupNorm(name, 0, x) }
+
+// groupNorm is RMSNorm of groups of elements, each with the weight NAME.weight.
+func (l *layer) groupNorm(name string, group int, x value) value {
+	return l.step(step.Norm{Eps: l.eps, Group: group}, l.prefix+name, l.g.Width(x), []value{x}, l.weight(l.prefix+name+".weight"))
+}
+
+// linear is a projection to width elements: NAME.weight and, where the file has it, NAME.bias.
+func (l *layer) linear(name string, width int, x value) value {
+	return l.step(step.Matmul{Slices: 1}, l.prefix+name, width, []value{x}, l.withBias(l.prefix+name)...)
+}
+
+// back is the projection from a block back to the residual stream, whose K may belong to NUMA nodes: it is summed in slices (step.SlicesFor).
+func (l *layer) back(name string, groups int, x value) value {
+	op := step.Matmul{Slices: step.SlicesFor(l.g.Width(x), groups)}
+	return l.step(op, l.prefix+name, l.hidden, []value{x}, l.withBias(l.prefix+name)...)
+}
+
+// add is x + y: a residual connection.
+func (l *layer) add(name string, x, y value) value {
+	return l.step(step.Add{}, l.prefix+name, l.g.Width(x), []value{x, y})
+}
+
+// gated is a feed-forward block with a gate: ffn_down(act(ffn_gate(x), ffn_up(x))).
+func (l *layer) gated(act graph.Op, x value) value {
+	gate, up := l.linear("ffn_gate", l.ffn, x), l.linear("ffn_up", l.ffn, x)
+	return l.back("ffn_down", 0, l.step(act, l.prefix+"ffn_act", l.ffn, []value{gate, up}))
+}
+
+// attention is what decides over the attention of a model beside its projections.
+type attention struct {
+	windows []int   // by layer: how many positions a row sees, its own included; 0 for all
+	scale   float64 // of the scores
+	turns   []turn  // what becomes of queries and keys before they meet, in this order
+}
+
+// A turn makes queries or keys of all heads of a layer, which stand in x, into others; of is "q" or "k".
+type turn func(l *layer, of string, x value) value
+
+// attention is that with the usual scale, one over the root of the head size.
+func (b *builder) attention(windows []int, turns ...turn) attention {
+	return attention{windows: windows, scale: 1 / math.Sqrt(float64(b.headK)), turns: turns}
+}
+
+// normHeads is the turn that normalises each head by itself.
+func normHeads(l *layer, of string, x value) value {
+	return l.groupNorm("attn_"+of+"_norm", l.headK, x)
+}
+
+// attend is an attention block: projections, turns, attention over keys and values of the layer's own, and the way back.
+func (l *layer) attend(a attention, x value) value {
+	q, k, v := l.linear("attn_q", l.heads*l.headK, x), l.linear("attn_k", l.kv*l.headK, x), l.linear("attn_v", l.kv*l.headV, x)
+	for _, t := range a.turns {
+		q, k = t(l, "q", q), t(l, "k", k)
+	}
+	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n]})
+	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale}
+	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, k, v}))
+}
+
+// preNorm is a whole model of the kind that llama began: RMSNorm before attention and before a feed-forward with SiLU gate.
+func (b *builder) preNorm(a attention) {
+	x := b.embed()
+	for l := range b.blocks {
+		x = l.add("attn_residual", x, l.attend(a, l.norm("attn_norm", x)))
+		x = l.add("ffn_residual", x, l.gated(step.SwiGLU{}, l.norm("ffn_norm", x)))
+	}
+	b.logits(x)
+}
