@@ -4,15 +4,12 @@
 package hf
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"ck/asm/half"
 	"ck/internal/gguf"
 	"ck/internal/mapfile"
 	"ck/internal/quant"
@@ -84,7 +81,7 @@ func fill(m *gguf.Model, dir string, c *config) error {
 			return err
 		}
 	}
-	if m.Tensor("output.weight") == nil && !c.TieWordEmbeddings {
+	if m.Tensor("output.weight") == nil && !c.tied() {
 		return fmt.Errorf("%s: lm_head.weight is missing, and config.json does not set tie_word_embeddings", dir)
 	}
 	// What kind of file it would be (llama.h, enum llama_ftype).
@@ -107,10 +104,10 @@ func fill(m *gguf.Model, dir string, c *config) error {
 
 // tensor makes the GGUF tensor of one tensor of a file; nil for those that hold nothing to compute with.
 func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) {
-	if strings.HasSuffix(st.Name, ".rotary_emb.inv_freq") || st.Name == "lm_head.weight" && c.TieWordEmbeddings {
+	if strings.HasSuffix(st.Name, ".rotary_emb.inv_freq") || st.Name == "lm_head.weight" && c.tied() {
 		return nil, nil // computed from the configuration; the same numbers as token_embd
 	}
-	name, heads, err := c.name(st.Name)
+	name, change, err := c.rename(st.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -123,102 +120,47 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) 
 	if len(t.Shape) == 0 {
 		t.Shape = []int{1}
 	}
-	if heads > 0 {
-		if rows := t.Shape[len(t.Shape)-1]; rows != heads*c.headDim {
-			return nil, fmt.Errorf("shape %v, expected %d heads of %d rows", st.Shape, heads, c.headDim)
+	var vector []float32
+	if len(t.Shape) == 1 && (typ != quant.F32 || change != nil) { // GGUF keeps vectors in F32
+		if vector, err = toFloats(typ, st.Data); err != nil {
+			return nil, err
 		}
 	}
-	if len(t.Shape) > 1 {
-		t.Interleave = heads
-		return t, nil
+	if change != nil {
+		if err := change(c, t, vector); err != nil {
+			return nil, err
+		}
 	}
-	// GGUF keeps vectors in F32. Permuted ones are put in order here, since a row of a vector is all of it.
-	if typ == quant.F32 && heads == 0 {
-		return t, nil
+	if vector != nil {
+		t.Type, t.Data, t.File, t.Offset = quant.F32, floatBytes(vector), -1, 0
 	}
-	values, err := toFloats(typ, st.Data)
-	if err != nil {
-		return nil, err
-	}
-	if heads > 0 {
-		values = interleave(values, heads)
-	}
-	t.Type, t.Data, t.File, t.Offset = quant.F32, floatBytes(values), -1, 0
 	return t, nil
 }
 
-// name gives the GGUF name and, for rows that the converter permutes, their number of heads, else 0.
-func (c *config) name(name string) (gguf string, heads int, err error) {
+// rename gives the GGUF name of a tensor and the recipe of its rows.
+func (c *config) rename(name string) (gguf string, change recipe, err error) {
 	stem, suffix := name, ""
 	for _, s := range []string{".weight", ".bias"} {
 		if cut, ok := strings.CutSuffix(name, s); ok {
 			stem, suffix = cut, s
 		}
 	}
-	if to, ok := c.arch.tensors[stem]; ok && suffix != "" {
-		return to + suffix, 0, nil
-	}
-	rest, ok := strings.CutPrefix(stem, "model.layers.")
-	number, part, ok2 := strings.Cut(rest, ".")
-	layer, err := strconv.Atoi(number)
-	to := c.arch.layer[part]
-	if !ok || !ok2 || err != nil || to == "" || suffix == "" || number != strconv.Itoa(layer) {
-		return "", 0, fmt.Errorf("no such tensor is known in a %s", c.class)
-	}
-	if layer < 0 || layer >= c.layers {
-		return "", 0, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.layers)
-	}
-	if c.arch.permute {
-		switch to {
-		case "attn_q":
-			heads = c.heads
-		case "attn_k":
-			heads = c.headsKV
+	key, layer, number := stem, -1, ""
+	if rest, ok := strings.CutPrefix(stem, "model.layers."); ok {
+		var part string
+		number, part, _ = strings.Cut(rest, ".")
+		if layer, err = strconv.Atoi(number); err == nil && number == strconv.Itoa(layer) {
+			key = "N." + part
 		}
 	}
-	return "blk." + number + "." + to + suffix, heads, nil
-}
-
-// interleave puts the halves of each head's elements in GGUF's order (see gguf.Tensor.Row).
-func interleave(x []float32, heads int) []float32 {
-	out := make([]float32, len(x))
-	d := len(x) / heads
-	for h := range heads {
-		for i := range d / 2 {
-			out[h*d+2*i] = x[h*d+i]
-			out[h*d+2*i+1] = x[h*d+d/2+i]
-		}
+	to := c.class.names[key]
+	switch {
+	case to == "" || suffix == "" || strings.HasPrefix(stem, "N."):
+		return "", nil, fmt.Errorf("no such tensor is known in a %s", c.name)
+	case key == stem:
+		return to + suffix, c.class.recipes[to], nil
+	case layer < 0 || layer >= c.layers:
+		return "", nil, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.layers)
 	}
-	return out
-}
-
-// toFloats decodes a vector's elements, exactly for all types but F64.
-func toFloats(typ quant.Type, b []byte) ([]float32, error) {
-	le := binary.LittleEndian
-	size := typ.BlockBytes()
-	out := make([]float32, len(b)/size)
-	for i := range out {
-		e := b[i*size:]
-		switch typ {
-		case quant.F32:
-			out[i] = math.Float32frombits(le.Uint32(e))
-		case quant.F16:
-			out[i] = half.F16ToF32(le.Uint16(e))
-		case quant.BF16:
-			out[i] = math.Float32frombits(uint32(le.Uint16(e)) << 16)
-		case quant.F64:
-			out[i] = float32(math.Float64frombits(le.Uint64(e)))
-		default:
-			return nil, fmt.Errorf("a vector of %v is not supported; expected F32, F16 or BF16", typ)
-		}
-	}
-	return out, nil
-}
-
-func floatBytes(x []float32) []byte {
-	b := make([]byte, 0, 4*len(x))
-	for _, v := range x {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
-	}
-	return b
+	return "blk." + number + "." + to + suffix, c.class.recipes[to], nil
 }

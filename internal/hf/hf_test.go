@@ -326,7 +326,7 @@ func TestConfigDefaults(t *testing.T) {
 		kv := &gguf.Metadata{}
 		p.metadata(kv)
 		for k, v := range c.want {
-			if got := kv.Value(p.arch.name + "." + k); got != v {
+			if got := kv.Value(p.class.arch + "." + k); got != v {
 				t.Errorf("%v\n %s is %v, expected %v", c.config, k, got, v)
 			}
 		}

@@ -1,0 +1,59 @@
+package hf
+
+import "maps"
+
+// class is what the converter knows of a class of models; a new one is a row of classes and a file with its parser.
+type class struct {
+	arch    string            // general.architecture
+	parse   func(*config)     // reads the keys of config.json
+	tied    bool              // the output matrix is the embedding's where config.json does not say
+	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here
+	recipes map[string]recipe // of the rows of tensors, by GGUF name without "blk.N."; the others are as they are
+}
+
+// classes is the table, as config.json's architectures names them.
+var classes = map[string]class{
+	"LlamaForCausalLM":   {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
+	"MistralForCausalLM": {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
+	"Qwen2ForCausalLM":   {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
+	"Qwen3ForCausalLM":   {arch: "qwen3", parse: qwen, names: union(projections, preNorms, headNorms)},
+}
+
+// Names that classes share (gguf-py, tensor_mapping.py).
+var (
+	projections = map[string]string{
+		"model.embed_tokens": "token_embd",
+		"model.norm":         "output_norm",
+		"lm_head":            "output",
+		"N.self_attn.q_proj": "attn_q",
+		"N.self_attn.k_proj": "attn_k",
+		"N.self_attn.v_proj": "attn_v",
+		"N.self_attn.o_proj": "attn_output",
+		"N.mlp.gate_proj":    "ffn_gate",
+		"N.mlp.up_proj":      "ffn_up",
+		"N.mlp.down_proj":    "ffn_down",
+	}
+	preNorms = map[string]string{
+		"N.input_layernorm":          "attn_norm",
+		"N.post_attention_layernorm": "ffn_norm",
+	}
+	headNorms = map[string]string{
+		"N.self_attn.q_norm": "attn_q_norm",
+		"N.self_attn.k_norm": "attn_k_norm",
+	}
+)
+
+// neighbours are the recipes of models whose GGUF files turn neighbours.
+var neighbours = map[string]recipe{
+	"attn_q": permute(func(c *config) int { return c.heads }),
+	"attn_k": permute(func(c *config) int { return c.headsKV }),
+}
+
+// union is all names of several maps.
+func union(of ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range of {
+		maps.Copy(all, m)
+	}
+	return all
+}

@@ -1,0 +1,10 @@
+package hf
+
+// llama reads the keys of LlamaForCausalLM, to which sliding_window means nothing.
+func llama(c *config) { c.decoder("silu") }
+
+// mistral reads the keys of MistralForCausalLM: all layers have the window, if it is not null.
+func mistral(c *config) {
+	c.decoder("silu")
+	c.readWindow(true, func(int) bool { return true })
+}
