@@ -13,13 +13,14 @@ import (
 	"ck/internal/hf"
 	"ck/internal/quant"
 	"ck/internal/testkit"
+	"ck/test/oracle"
 )
 
 // models lists the reference models of the architectures that ck knows, without the quantized sets.
 var models = []string{"llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
-	"mistral-window-hf", "qwen2", "qwen3", "stories260K", "trained-qwen3"}
+	"mistral-window-hf", "olmo2", "olmo3", "qwen2", "qwen3", "stories260K", "trained-qwen3"}
 
-// forms opens the forms of a reference model: "gguf" and "hf", where they are.
+// forms opens the forms of a reference model: "gguf" and "hf", where they are, or package oracle can make the second of the first.
 func forms(t *testing.T, c *testkit.Case) map[string]*gguf.Model {
 	t.Helper()
 	out := map[string]*gguf.Model{}
@@ -38,6 +39,18 @@ func forms(t *testing.T, c *testkit.Case) map[string]*gguf.Model {
 		}
 		t.Cleanup(func() { m.Close() })
 		out[form] = m
+	}
+	if g := out["gguf"]; g != nil && out["hf"] == nil && oracle.Knows(g) {
+		dir := t.TempDir()
+		if err := oracle.Folder(g, dir); err != nil {
+			t.Fatal(err)
+		}
+		m, err := hf.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		out["hf"] = m
 	}
 	if len(out) == 0 {
 		t.Fatalf("%s: no form of the model", c.Dir)

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -68,12 +69,28 @@ func (f file) with(kv ...any) file {
 		keys[k] = v
 	}
 	for i := 0; i < len(kv); i += 2 {
-		k := "llama." + kv[i].(string)
+		k := keys["general.architecture"].(string) + "." + kv[i].(string)
 		if keys[k] = kv[i+1]; kv[i+1] == nil {
 			delete(keys, k)
 		}
 	}
 	f.keys = keys
+	return f
+}
+
+// as is f under the name of another architecture, with further tensors of its layers: vectors of so many elements.
+func (f file) as(arch string, vectors map[string]int) file {
+	keys, shapes := map[string]any{}, maps.Clone(f.shapes)
+	for k, v := range f.keys {
+		keys[strings.Replace(k, "llama.", arch+".", 1)] = v
+	}
+	keys["general.architecture"] = arch
+	for name, n := range vectors {
+		for l := range 2 {
+			shapes[fmt.Sprintf("blk.%d.%s.weight", l, name)] = [2]int{1, n}
+		}
+	}
+	f.keys, f.shapes = keys, shapes
 	return f
 }
 
@@ -93,12 +110,16 @@ type facts struct {
 	Windows           [2]int
 	Pairs             int // that are rotated
 	Freq1             float64
+	SWA1              float64 // of the second table, 0 if there is none
 	Scale             float64 // of cosines and sines
 }
 
 func factsOf(g *graph.Graph) facts {
 	f := facts{Context: g.Context, KV: g.Caches[0].KVHeads, K: g.Caches[0].D, V: g.Caches[0].Dv, Windows: [2]int{g.Caches[0].Window, g.Caches[1].Window},
 		Pairs: len(g.Ropes[0].InvFreq), Freq1: g.Ropes[0].InvFreq[1], Scale: g.Ropes[0].Scale}
+	if len(g.Ropes) > 1 {
+		f.SWA1 = g.Ropes[1].InvFreq[1]
+	}
 	for i := range g.Steps {
 		if n, ok := g.Steps[i].Op.(step.Norm); ok {
 			f.Eps = n.Eps
@@ -111,6 +132,8 @@ func factsOf(g *graph.Graph) facts {
 // altered, or not used, fails here.
 func TestDefaults(t *testing.T) {
 	whole := facts{Context: 512, KV: 4, K: 24, V: 32, Eps: 1e-6, Pairs: 12, Freq1: math.Pow(5e5, -1.0/12), Scale: 1}
+	olmo := small(4, 24, 32).as("olmo2", olmoNorms).with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false},
+		"rope.freq_base_swa", 1e4)
 	yarn := []any{"rope.scaling.type", "yarn", "rope.scaling.factor", 4.0, "rope.scaling.original_context_length", 64, "rope.scaling.yarn_beta_fast", 8.0,
 		"rope.scaling.yarn_beta_slow", 2.0}
 	tested := map[string]bool{}
@@ -147,6 +170,8 @@ func TestDefaults(t *testing.T) {
 		{"rope.scaling.attn_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"rope.scaling.yarn_ext_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"expert_count", small(4, 24, 32), func(*facts) {}, ""},
+		{"", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, math.Pow(1e4, -1.0/12) }, ""},
+		{"rope.freq_base_swa", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, f.Freq1 }, ""},
 	} {
 		f := c.file
 		if c.name != "" && c.note != "-" {
@@ -164,7 +189,7 @@ func TestDefaults(t *testing.T) {
 		if got != want {
 			t.Errorf("without %s: %+v, expected %+v", c.name, got, want)
 		}
-		text := "llama." + c.name + ": not in the file, taken as " + c.note + ": "
+		text := g.Arch + "." + c.name + ": not in the file, taken as " + c.note + ": "
 		if c.note != "" && c.note != "-" && (len(notes) != 1 || !strings.HasPrefix(notes[0], text)) || (c.note == "" || c.note == "-") && len(notes) > 0 {
 			t.Errorf("without %s: notes %q, expected %q", c.name, notes, c.note)
 		}
@@ -177,6 +202,26 @@ func TestDefaults(t *testing.T) {
 	for name := range words {
 		if !tested[name] {
 			t.Errorf("%s has a default that is not tested", name)
+		}
+	}
+}
+
+// olmoNorms are the norms of olmo2 that llama has not, for heads of small(4, 24, 32).
+var olmoNorms = map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128, "attn_q_norm": 8 * 24, "attn_k_norm": 4 * 24}
+
+// Layers of olmo2 with a window turn by frequencies without scaling, those without by scaled ones.
+func TestRopeByWindow(t *testing.T) {
+	g, _ := build(t, small(4, 24, 32).as("olmo2", olmoNorms).with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false},
+		"rope.scaling.type", "linear", "rope.scaling.factor", 8.0))
+	for i := range g.Steps {
+		if r, ok := g.Steps[i].Op.(graph.Rotate); ok {
+			want := 1 / 8.0
+			if strings.HasPrefix(g.Steps[i].Name, "blk.0.") {
+				want = 1
+			}
+			if got := g.Ropes[r.Table].InvFreq[0]; got != want {
+				t.Errorf("%s: pair 0 turns by %v, expected %v", g.Steps[i].Name, got, want)
+			}
 		}
 	}
 }

@@ -163,6 +163,9 @@ func normHeads(l *layer, of string, x value) value {
 	return l.groupNorm("attn_"+of+"_norm", l.headK, x)
 }
 
+// normWhole is the turn that normalises all heads of a row together.
+func normWhole(l *layer, of string, x value) value { return l.norm("attn_"+of+"_norm", x) }
+
 // attend is an attention block: projections, turns, attention over keys and values of the layer's own, and the way back.
 func (l *layer) attend(a attention, x value) value {
 	q, k, v := l.linear("attn_q", l.heads*l.headK, x), l.linear("attn_k", l.kv*l.headK, x), l.linear("attn_v", l.kv*l.headV, x)

@@ -61,7 +61,8 @@ var keys = []Key{
 
 	{Name: "rope.dimension_count", Integer: true, Min: 2, Max: 1 << 14, Default: of("attention.key_length"), Why: "whole heads are rotated"},
 	{Name: "rope.freq_base", Config: "rope_theta", Min: 1, Max: 1e15, Default: is(10000), Why: "that of Su et al. 2021, which converters leave out"},
-	{Config: "partial_rotary_factor", Min: 1, Max: 1, Default: is(1)}, // less is not supported
+	{Name: "rope.freq_base_swa", Min: 1, Max: 1e15, Default: of("rope.freq_base")}, // of layers with a window
+	{Config: "partial_rotary_factor", Min: 1, Max: 1, Default: is(1)},              // less is not supported
 	{Name: "rope.scaling.factor", Config: "factor", Min: 0, Max: 1e6, Above: true, Default: of("rope.scale_linear")},
 	{Name: "rope.scale_linear", Min: 0, Max: 1e6, Above: true, Default: is(1)}, // the factor's older name
 	{Name: "rope.scaling.original_context_length", Config: "original_max_position_embeddings", Integer: true, Min: 1, Max: limit,

@@ -3,6 +3,7 @@ package arch
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"ck/internal/graph"
 	"ck/internal/step"
@@ -17,8 +18,25 @@ const (
 )
 
 // rotate is the turn by rotary positions, with the frequencies that the file asks for.
-func (b *builder) rotate(p pairing) turn {
-	r := b.rope()
+func (b *builder) rotate(p pairing) turn { return b.rotateBy(p, b.rope()) }
+
+// rotateByWindow is rotate for models whose layers with a window have a base of their own, and no scaling.
+func (b *builder) rotateByWindow(p pairing, windows []int) turn {
+	full := b.rotate(p)
+	if !slices.ContainsFunc(windows, func(w int) bool { return w > 0 }) {
+		return full
+	}
+	near := b.rotateBy(p, b.plainRope(b.float("rope.freq_base_swa")))
+	return func(l *layer, of string, x value) value {
+		if windows[l.n] > 0 {
+			return near(l, of, x)
+		}
+		return full(l, of, x)
+	}
+}
+
+// rotateBy is the turn by the frequencies of r.
+func (b *builder) rotateBy(p pairing, r graph.Rope) turn {
 	if dims := 2 * len(r.InvFreq); dims > b.headK {
 		b.fail(fmt.Errorf("%s.rope.dimension_count: is %d, but keys have %d elements; %s", b.arch, dims, b.headK, Remedy))
 	}
@@ -29,10 +47,9 @@ func (b *builder) rotate(p pairing) turn {
 	}
 }
 
-// rope is the model's table of rotary frequencies, with the scaling that the file asks for: none, linear, yarn (Peng et al. 2023,
-// arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).
-func (h *hparams) rope() graph.Rope {
-	dims, base := h.size("rope.dimension_count"), h.float("rope.freq_base")
+// plainRope is rotary frequencies without scaling.
+func (h *hparams) plainRope(base float64) graph.Rope {
+	dims := h.size("rope.dimension_count")
 	if dims%2 != 0 {
 		h.fail(fmt.Errorf("%s.rope.dimension_count: is %d, and only pairs can be rotated; %s", h.arch, dims, Remedy))
 	}
@@ -40,6 +57,14 @@ func (h *hparams) rope() graph.Rope {
 	for i := range r.InvFreq {
 		r.InvFreq[i] = math.Pow(base, -2*float64(i)/float64(dims))
 	}
+	return r
+}
+
+// rope is the model's table of rotary frequencies, with the scaling that the file asks for: none, linear, yarn (Peng et al. 2023,
+// arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).
+func (h *hparams) rope() graph.Rope {
+	dims, base := h.size("rope.dimension_count"), h.float("rope.freq_base")
+	r := h.plainRope(base)
 	factor := h.float("rope.scaling.factor")
 	switch kind := h.str("rope.scaling.type"); kind {
 	case "none":

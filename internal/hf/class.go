@@ -15,8 +15,9 @@ type class struct {
 var classes = map[string]class{
 	"LlamaForCausalLM":   {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
 	"MistralForCausalLM": {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
+	"Olmo2ForCausalLM":   {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
 	"Qwen2ForCausalLM":   {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
-	"Qwen3ForCausalLM":   {arch: "qwen3", parse: qwen, names: union(projections, preNorms, headNorms)},
+	"Qwen3ForCausalLM":   {arch: "qwen3", parse: qwen, names: union(projections, preNorms, qkNorms)},
 }
 
 // Names that classes share (gguf-py, tensor_mapping.py).
@@ -37,7 +38,11 @@ var (
 		"N.input_layernorm":          "attn_norm",
 		"N.post_attention_layernorm": "ffn_norm",
 	}
-	headNorms = map[string]string{
+	postNorms = map[string]string{
+		"N.post_attention_layernorm":   "post_attention_norm",
+		"N.post_feedforward_layernorm": "post_ffw_norm",
+	}
+	qkNorms = map[string]string{
 		"N.self_attn.q_norm": "attn_q_norm",
 		"N.self_attn.k_norm": "attn_k_norm",
 	}
