@@ -23,10 +23,11 @@ type Source interface {
 
 // architectures maps general.architecture to the function that composes its graph.
 var architectures = map[string]func(*builder){
-	"llama": llama,
-	"olmo2": olmo2,
-	"qwen2": qwen2,
-	"qwen3": qwen3,
+	"gemma2": gemma2,
+	"llama":  llama,
+	"olmo2":  olmo2,
+	"qwen2":  qwen2,
+	"qwen3":  qwen3,
 }
 
 // Names lists the architectures that Build knows.

@@ -110,8 +110,9 @@ type facts struct {
 	Windows           [2]int
 	Pairs             int // that are rotated
 	Freq1             float64
-	SWA1              float64 // of the second table, 0 if there is none
-	Scale             float64 // of cosines and sines
+	SWA1              float64    // of the second table, 0 if there is none
+	Scale             float64    // of cosines and sines
+	Caps              [2]float64 // of scores and logits
 }
 
 func factsOf(g *graph.Graph) facts {
@@ -124,6 +125,12 @@ func factsOf(g *graph.Graph) facts {
 		if n, ok := g.Steps[i].Op.(step.Norm); ok {
 			f.Eps = n.Eps
 		}
+		if a, ok := g.Steps[i].Op.(step.Attend); ok {
+			f.Caps[0] = a.Cap
+		}
+		if c, ok := g.Steps[i].Op.(step.Softcap); ok {
+			f.Caps[1] = float64(c.Cap)
+		}
 	}
 	return f
 }
@@ -134,6 +141,7 @@ func TestDefaults(t *testing.T) {
 	whole := facts{Context: 512, KV: 4, K: 24, V: 32, Eps: 1e-6, Pairs: 12, Freq1: math.Pow(5e5, -1.0/12), Scale: 1}
 	olmo := small(4, 24, 32).as("olmo2", olmoNorms).with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false},
 		"rope.freq_base_swa", 1e4)
+	gemma := small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).with("attention.sliding_window", 7)
 	yarn := []any{"rope.scaling.type", "yarn", "rope.scaling.factor", 4.0, "rope.scaling.original_context_length", 64, "rope.scaling.yarn_beta_fast", 8.0,
 		"rope.scaling.yarn_beta_slow", 2.0}
 	tested := map[string]bool{}
@@ -170,6 +178,8 @@ func TestDefaults(t *testing.T) {
 		{"rope.scaling.attn_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"rope.scaling.yarn_ext_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"expert_count", small(4, 24, 32), func(*facts) {}, ""},
+		{"attn_logit_softcapping", gemma.with("final_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{50, 7} }, "50"},
+		{"final_logit_softcapping", gemma.with("attn_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{7, 30} }, "30"},
 		{"", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, math.Pow(1e4, -1.0/12) }, ""},
 		{"rope.freq_base_swa", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, f.Freq1 }, ""},
 	} {
@@ -214,7 +224,7 @@ func TestRopeByWindow(t *testing.T) {
 	g, _ := build(t, small(4, 24, 32).as("olmo2", olmoNorms).with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false},
 		"rope.scaling.type", "linear", "rope.scaling.factor", 8.0))
 	for i := range g.Steps {
-		if r, ok := g.Steps[i].Op.(graph.Rotate); ok {
+		if r, ok := g.Steps[i].Op.(step.Rotate); ok {
 			want := 1 / 8.0
 			if strings.HasPrefix(g.Steps[i].Name, "blk.0.") {
 				want = 1

@@ -75,15 +75,15 @@ func (b *builder) step(op graph.Op, name string, width int, in []value, w ...gra
 	return v
 }
 
-// embed is the residual stream at its beginning: the rows' tokens looked up.
-func (b *builder) embed() value {
+// embed is the residual stream at its beginning: the rows' tokens looked up, times scale; 0: as they are.
+func (b *builder) embed(scale float32) value {
 	w := b.weight("token_embd.weight")
 	b.g.Vocab = b.g.Weights[w].Rows
 	if n, ok := b.given("vocab_size"); ok && int(n) != b.g.Vocab {
 		b.fail(fmt.Errorf("%s.vocab_size: is %.0f, but token_embd.weight has %d rows; %s", b.arch, n, b.g.Vocab, Remedy))
 	}
 	x := b.g.NewValue("x", b.hidden)
-	b.g.Add(step.Embed{}, "token_embd", nil, []value{x}, w)
+	b.g.Add(step.Embed{Scale: scale}, "token_embd", nil, []value{x}, w)
 	return x
 }
 
@@ -104,6 +104,13 @@ func (b *builder) logits(x value) {
 		out = b.withBias("output")
 	}
 	b.g.Logits = b.step(step.Matmul{Slices: 1}, "output", b.g.Vocab, []value{n}, out...)
+}
+
+// capLogits keeps the logits within c (step.Softcap); 0: as they are.
+func (b *builder) capLogits(c float32) {
+	if c != 0 {
+		b.g.Logits = b.step(step.Softcap{Cap: c}, "output_cap", b.g.Vocab, []value{b.g.Logits})
+	}
 }
 
 // layer is the builder within layer n: steps and tensors that are called NAME there are called blk.N.NAME in the graph.
@@ -138,15 +145,16 @@ func (l *layer) add(name string, x, y value) value {
 }
 
 // gated is a feed-forward block with a gate: ffn_down(act(ffn_gate(x), ffn_up(x))).
-func (l *layer) gated(act graph.Op, x value) value {
+func (l *layer) gated(act step.Activation, x value) value {
 	gate, up := l.linear("ffn_gate", l.ffn, x), l.linear("ffn_up", l.ffn, x)
-	return l.back("ffn_down", 0, l.step(act, l.prefix+"ffn_act", l.ffn, []value{gate, up}))
+	return l.back("ffn_down", 0, l.step(step.GLU{Act: act}, l.prefix+"ffn_act", l.ffn, []value{gate, up}))
 }
 
 // attention is what decides over the attention of a model beside its projections.
 type attention struct {
 	windows []int   // by layer: how many positions a row sees, its own included; 0 for all
 	scale   float64 // of the scores
+	cap     float64 // of the scores, see step.Softcap; 0 for none
 	turns   []turn  // what becomes of queries and keys before they meet, in this order
 }
 
@@ -173,16 +181,16 @@ func (l *layer) attend(a attention, x value) value {
 		q, k = t(l, "q", q), t(l, "k", k)
 	}
 	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n]})
-	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale}
+	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale, Cap: a.cap}
 	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, k, v}))
 }
 
 // preNorm is a whole model of the kind that llama began: RMSNorm before attention and before a feed-forward with SiLU gate.
 func (b *builder) preNorm(a attention) {
-	x := b.embed()
+	x := b.embed(0)
 	for l := range b.blocks {
 		x = l.add("attn_residual", x, l.attend(a, l.norm("attn_norm", x)))
-		x = l.add("ffn_residual", x, l.gated(step.SwiGLU{}, l.norm("ffn_norm", x)))
+		x = l.add("ffn_residual", x, l.gated(step.SiLU, l.norm("ffn_norm", x)))
 	}
 	b.logits(x)
 }

@@ -56,6 +56,10 @@ var keys = []Key{
 	{Name: "attention.value_length", Integer: true, Min: 1, Max: 1 << 14, Default: of("attention.key_length"), Why: "values are as long as keys"},
 	{Name: "attention.layer_norm_rms_epsilon", Config: "rms_norm_eps", Min: 0, Max: 1, Above: true, Default: is(1e-5), Why: "that of llama"},
 	{Name: "attention.sliding_window", Integer: true, Min: 0, Max: limit, Default: is(0)},
+	{Name: "attention.scale", Min: 0, Max: 1e3, Above: true},
+	{Config: "query_pre_attn_scalar", Min: 0, Max: 1e6, Above: true, Default: is(256), Why: "that of transformers"},
+	{Name: "attn_logit_softcapping", Config: "attn_logit_softcapping", Min: 0, Max: 1e6, Default: is(50), Why: "that of gemma 2; 0 means none"},
+	{Name: "final_logit_softcapping", Config: "final_logit_softcapping", Min: 0, Max: 1e6, Default: is(30), Why: "that of gemma 2; 0 means none"},
 	{Config: "sliding_window", Integer: true, Min: 1, Max: limit, Default: is(4096), Why: "that of transformers; null means none"},
 	{Config: "max_window_layers", Integer: true, Min: 0, Max: limit, Default: is(28), Why: "that of transformers"},
 

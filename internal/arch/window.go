@@ -7,22 +7,29 @@ import (
 
 // windows is the sliding window of each layer, 0 for none: of all layers where the file has no pattern.
 func (b *builder) windows() []int {
+	out, ok := b.windowsOf(func(int) bool { return true })
+	if !ok && slices.Max(out) > 0 {
+		b.relied("attention.sliding_window_pattern")
+	}
+	return out
+}
+
+// windowsOf is the sliding window of each layer, of those for which has is true where the file has no pattern; given reports whether it has.
+func (b *builder) windowsOf(has func(layer int) bool) (of []int, given bool) {
 	window := b.size("attention.sliding_window")
 	pattern, ok := b.bools("attention.sliding_window_pattern")
 	out := make([]int, b.layers)
 	switch {
 	case ok && len(pattern) != b.layers:
 		b.fail(fmt.Errorf("%s.attention.sliding_window_pattern: has %d entries for %d layers; %s", b.arch, len(pattern), b.layers, Remedy))
-		return out
+		return out, ok
 	case slices.Contains(pattern, true) && window == 0:
 		b.fail(fmt.Errorf("%s.attention.sliding_window_pattern: names layers with a window, but sliding_window has no length; %s", b.arch, Remedy))
-	case window > 0 && !ok:
-		b.relied("attention.sliding_window_pattern")
 	}
 	for l := range out {
-		if !ok || pattern[l] {
+		if ok && pattern[l] || !ok && has(l) {
 			out[l] = window
 		}
 	}
-	return out
+	return out, ok
 }

@@ -470,7 +470,7 @@ func (f *KVFormat) scores(s *AttnScratch, a *Attend, b int, fetchV, fetchK unsaf
 	k.Pf = fetchV
 	s.k.Scores[k.M](k)
 	if a.Softcap != 0 {
-		s.k.Cap(k)
+		s.capScores()
 	}
 	f.scaleValues(s, a.V[b])
 	k.Pf = fetchK

@@ -19,6 +19,7 @@ type Attend struct {
 	Cache int // index in graph.Graph.Caches
 	Heads int
 	Scale float64 // of the scores
+	Cap   float64 // not 0: scores become Cap * tanh(score / Cap), see Softcap
 }
 
 func (Attend) Kind() string { return "attend" }
@@ -66,6 +67,9 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 				score[j] = math.Inf(-1)
 				if r.Sees(row, j, c.Window) {
 					score[j] = a.Scale * dot64(q[h*c.D:(h+1)*c.D], keys[j][kv*c.D:(kv+1)*c.D])
+					if a.Cap != 0 {
+						score[j] = softcap(score[j], a.Cap)
+					}
 					top = max(top, score[j])
 				}
 			}
@@ -187,7 +191,7 @@ func head(w *walk.Worker, it *plan.Item, q, o *plan.Operand, h, r0, r1 int) *ker
 	seq, g := w.Batch().Seq[r0], op.Heads/c.KVHeads
 	w.Heads = append(w.Heads, kernel.Attend{})
 	a := &w.Heads[len(w.Heads)-1]
-	*a = kernel.Attend{Rows: r1 - r0, G: g, Scale: float32(op.Scale), Lo: w.Lo[:r1-r0], Hi: w.Hi[:r1-r0],
+	*a = kernel.Attend{Rows: r1 - r0, G: g, Scale: float32(op.Scale), Softcap: float32(op.Cap), Lo: w.Lo[:r1-r0], Hi: w.Hi[:r1-r0],
 		K: w.Cache().Keys(seq, op.Cache, h), V: w.Cache().Values(seq, op.Cache, h)}
 	if q != nil {
 		v, width := w.Floats(*q)

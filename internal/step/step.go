@@ -17,7 +17,8 @@ var Table = []Row{
 	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}}},
 	{Rotate{}, []Realisation{{angles, runAngles}, {rope, runRope}}},
 	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {chunks, runChunks}, {merge, runMerge}}},
-	{SwiGLU{}, []Realisation{{swiglu, runSwiGLU}}},
+	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}}},
+	{Softcap{}, []Realisation{{bounded, runSoftcap}}},
 	{Add{}, []Realisation{{add, runAdd}}},
 }
 

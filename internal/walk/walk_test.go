@@ -89,7 +89,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		g.Ropes = append(g.Ropes, r)
 		q, k = do(rope, g.Width(q), []graph.ValueID{q}), do(rope, g.Width(k), []graph.ValueID{k})
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
-		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d))}, heads*dv, []graph.ValueID{q, k, v})
+		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2))}, heads*dv, []graph.ValueID{q, k, v})
 	}
 	hidden := pick(widths...)
 	x := do(step.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
@@ -103,7 +103,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			a = attend(a)
 		case 2:
 			f := pick(widths...)
-			a = do(step.SwiGLU{}, f, []graph.ValueID{linear(a, f), linear(a, f)})
+			a = do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(a, f), linear(a, f)})
 		}
 		a = linear(a, hidden)
 		if rng.IntN(5) == 0 {
@@ -117,10 +117,13 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
 	if rng.IntN(2) == 0 { // steps on picked rows
 		f := pick(widths...)
-		a := do(step.SwiGLU{}, f, []graph.ValueID{linear(last, f), linear(last, f)})
-		last = do(step.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
+		a := do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(last, f), linear(last, f)})
+		last = do(graph.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
 	}
 	g.Logits = linear(norm(last, 0), g.Vocab)
+	if rng.IntN(3) == 0 {
+		g.Logits = do(step.Softcap{Cap: 3}, g.Vocab, []graph.ValueID{g.Logits})
+	}
 	for _, w := range g.Weights {
 		t := types[rng.IntN(len(types))]
 		if w.Rows == 1 {

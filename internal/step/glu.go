@@ -1,0 +1,68 @@
+package step
+
+import (
+	"math"
+
+	"ck/internal/graph"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Activation is the function of a gate.
+type Activation uint8
+
+const (
+	SiLU Activation = iota // x / (1 + e^-x)
+	GELU                   // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), the tanh form of Hendrycks and Gimpel 2016, arXiv:1606.08415
+)
+
+func (a Activation) String() string { return [...]string{"silu", "gelu"}[a] }
+
+// ref is the function in float64.
+func (a Activation) ref(x float64) float64 {
+	if a == GELU {
+		return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+	}
+	return x / (1 + math.Exp(-x))
+}
+
+// GLU is out = Act(gate) * up: the gated linear unit. (Shazeer 2020, arXiv:2002.05202)
+type GLU struct{ Act Activation }
+
+func (u GLU) Kind() string       { return u.Act.String() + "-mul" }
+func (GLU) Needs(int) graph.Need { return graph.SameRow }
+func (GLU) Role(int) graph.Role  { return graph.Vector }
+
+func (GLU) Check(g *graph.Graph, s *graph.Step) error {
+	if err := s.Arity(2, 1, 0, 0); err != nil {
+		return err
+	}
+	return g.SameWidth(s.In[0], s.In[1], s.Out[0])
+}
+
+func (u GLU) Ref(r *graph.Ref, s *graph.Step) {
+	r.Each(s, 0, func(row int, out []float64) {
+		gate, up := r.Row(s, 0, row), r.Row(s, 1, row)
+		for i := range out {
+			out[i] = u.Act.ref(gate[i]) * up[i]
+		}
+	})
+}
+
+func (u GLU) Realise(b *plan.Builder, i int) (int, error) {
+	elementwise(b, i, [...]*plan.Kind{SiLU: siluMul, GELU: geluMul}[u.Act])
+	return 0, nil
+}
+
+var (
+	siluMul = &plan.Kind{Name: "silu-mul", In: 2, Out: 1, Named: true, Ops: 85, InPlace: anyInput}
+	geluMul = &plan.Kind{Name: "gelu-mul", In: 2, Out: 1, Named: true, Ops: 85, InPlace: anyInput}
+)
+
+func runSiLUMul(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	each(w, it, p, func(out, gate, up []float32) { w.Kernels().SiLUMul(out, gate, up) })
+}
+
+func runGELUMul(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	each(w, it, p, func(out, gate, up []float32) { w.Kernels().GELUMul(out, gate, up) })
+}
