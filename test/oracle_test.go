@@ -17,7 +17,7 @@ var hfOnly = []string{"attention.key_length", "attention.value_length", "rope.di
 
 // A folder that the inverse of llama.cpp's conversion makes of a GGUF file is that file again for package hf: keys, names, types and rows.
 func TestFoldersOfOracle(t *testing.T) {
-	for _, name := range []string{"olmo2"} {
+	for _, name := range []string{"gemma2", "olmo2"} {
 		g, err := gguf.Open(filepath.Join(testkit.Data(t, "models/"+name), "model.gguf"))
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 )
 
 // models lists the reference models of the architectures that ck knows, without the quantized sets.
-var models = []string{"llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
+var models = []string{"gemma2", "llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
 	"mistral-window-hf", "olmo2", "olmo3", "qwen2", "qwen3", "stories260K", "trained-qwen3"}
 
 // forms opens the forms of a reference model: "gguf" and "hf", where they are, or package oracle can make the second of the first.

@@ -13,6 +13,10 @@ type class struct {
 
 // classes is the table, as config.json's architectures names them.
 var classes = map[string]class{
+	"Gemma2ForCausalLM": {arch: "gemma2", parse: gemma2, tied: true, names: union(projections, postNorms, map[string]string{
+		"N.input_layernorm":           "attn_norm",
+		"N.pre_feedforward_layernorm": "ffn_norm",
+	}), recipes: onePlusNorms},
 	"LlamaForCausalLM":   {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
 	"MistralForCausalLM": {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
 	"Olmo2ForCausalLM":   {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
@@ -53,6 +57,9 @@ var neighbours = map[string]recipe{
 	"attn_q": permute(func(c *config) int { return c.heads }),
 	"attn_k": permute(func(c *config) int { return c.headsKV }),
 }
+
+// onePlusNorms are the recipes of models whose folders have norms less one.
+var onePlusNorms = map[string]recipe{"output_norm": onePlus, "attn_norm": onePlus, "post_attention_norm": onePlus, "ffn_norm": onePlus, "post_ffw_norm": onePlus}
 
 // union is all names of several maps.
 func union(of ...map[string]string) map[string]string {

@@ -34,6 +34,17 @@ func permute(heads func(*config) int) recipe {
 	}
 }
 
+// onePlus adds one to the elements of a norm, in float32 as transformers does where it multiplies by it.
+func onePlus(_ *config, t *gguf.Tensor, vector []float32) error {
+	if vector == nil {
+		return fmt.Errorf("%d dimensions, expected the vector of a norm", len(t.Shape))
+	}
+	for i := range vector {
+		vector[i]++
+	}
+	return nil
+}
+
 // interleave puts the halves of each head's elements in GGUF's order (see gguf.Tensor.Row).
 func interleave(x []float32, heads int) []float32 {
 	out := make([]float32, len(x))

@@ -27,6 +27,8 @@ type family struct {
 }
 
 var families = map[string]family{
+	"gemma2": {class: "Gemma2ForCausalLM", config: gemma2, minus1: true, names: map[string]string{"attn_norm": "input_layernorm",
+		"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}},
 	"olmo2": {class: "Olmo2ForCausalLM", config: olmo2, names: map[string]string{"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}},
 }
@@ -35,6 +37,15 @@ var families = map[string]family{
 var common = map[string]string{"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
 	"blk.attn_q": "self_attn.q_proj", "blk.attn_k": "self_attn.k_proj", "blk.attn_v": "self_attn.v_proj", "blk.attn_output": "self_attn.o_proj",
 	"blk.ffn_gate": "mlp.gate_proj", "blk.ffn_up": "mlp.up_proj", "blk.ffn_down": "mlp.down_proj"}
+
+func gemma2(m *gguf.Model, c map[string]any) {
+	c["hidden_activation"] = "gelu_pytorch_tanh"
+	c["query_pre_attn_scalar"] = c["head_dim"]
+	for _, name := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
+		c[name] = m.KV.Value("gemma2." + name)
+	}
+	c["sliding_window"] = m.KV.Value("gemma2.attention.sliding_window")
+}
 
 func olmo2(_ *gguf.Model, c map[string]any) { c["hidden_act"] = "silu" }
 
