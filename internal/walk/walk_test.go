@@ -118,7 +118,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	if rng.IntN(2) == 0 { // steps on picked rows
 		f := pick(widths...)
 		a := do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(last, f), linear(last, f)})
-		last = do(graph.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
+		last = do(step.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
 	}
 	g.Logits = linear(norm(last, 0), g.Vocab)
 	if rng.IntN(3) == 0 {
