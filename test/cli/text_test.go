@@ -203,6 +203,11 @@ func hostileRow(t *testing.T, bin, dir string) string {
 // printsItself are the files of cmd and of the packages that print for it that write to stdout or stderr other than through Text, Note, Warn, Table and PrintJSON, and why they
 // may. A new place is a new row; text of others in it goes through cli.Escape or cli.Printable.
 var printsItself = map[string]string{
+	"cmd/ckbench/compare.go":        "hands stdout to format.Table, which prints cli.Table",
+	"cmd/ckbench/machine.go":        "hands stdout to format.Table, which prints cli.Table",
+	"cmd/ckbench/run.go":            "hands stdout to the formats of results, whose tables are cli.Table and whose data are quoted",
+	"cmd/ckbench/sweep.go":          "hands stdout to format.Table, which prints cli.Table",
+	"cmd/cktopo/show.go":            "hands stdout to internal/page, whose tables are cli.Table and whose JSON is quoted",
 	"cmd/ckrun/chat.go":             "hands stderr to output.PrintStat, which writes numbers only",
 	"cmd/ckrun/complete.go":         "hands stdout to internal/output",
 	"cmd/ckrun/tokens.go":           "hands stdout to internal/output",
