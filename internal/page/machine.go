@@ -220,7 +220,7 @@ type kernelRow struct {
 func kernelRows() []kernelRow {
 	var rows []kernelRow
 	tab := kernel.For(isa.Go, 0)
-	for t := quant.Type(0); t <= quant.Q2_0; t++ {
+	for t := quant.Type(0); int(t) < quant.Types; t++ {
 		if !t.Known() {
 			continue
 		}
