@@ -40,7 +40,7 @@ func (o *engineFlags) threadList() ([]int, error) {
 func (p *program) engineOptions(o *engineFlags) engine.Options {
 	c := &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack,
+	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack,
 		MemLimit: c.MemLimit}
 }
 

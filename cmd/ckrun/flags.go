@@ -156,6 +156,6 @@ func (o *options) encoding() generate.Encoding {
 func (p *program) engineOptions() engine.Options {
 	o, c := &p.o, &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
+	return engine.Options{Tier: c.CPU, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
 		KV: kv, KVSet: true, NoPack: o.noPack, MemLimit: c.MemLimit, Context: o.context}
 }

@@ -40,6 +40,7 @@ type Options struct {
 	MemLimit     int64 // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
 	Context      int   // positions that the cache must have room for; 0: what is left
 	Without      Ablation
+	Prove        bool // plans are proven for all numbers of rows when they are made, not only for the largest
 }
 
 // UBatchDefault is the number of rows of a prompt's walk.
@@ -231,7 +232,11 @@ func (e *Engine) Threads(c plan.Class) int {
 
 // buildPlan is the plan of a class.
 func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
-	return e.plan(c, e.opt.UBatch, e.format)
+	p, err := e.plan(c, e.opt.UBatch, e.format)
+	if err == nil && e.opt.Prove {
+		err = p.Check()
+	}
+	return p, err
 }
 
 // format is how matmuls read a weight; nil for what they do not read.

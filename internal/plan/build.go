@@ -24,7 +24,7 @@ type Machine struct {
 const QuantGrain = 256
 
 // Build lays g out on m. Its work grows about as the workers and as the graph's steps, each by itself.
-// Errors name the step that has no realisation.
+// Errors name the step that has no realisation. The plan is proven for walks of MaxRows rows; Check proves it for others.
 func Build(g *graph.Graph, m Machine) (*Plan, error) {
 	if m.Workers < 1 || m.MaxRows < 1 || m.MaxPicks < 0 {
 		return nil, fmt.Errorf("a plan for %d workers, %d rows and %d picks: there must be a worker and a row", m.Workers, m.MaxRows, m.MaxPicks)
@@ -52,8 +52,12 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 	}
 	b.Plan.Logits = b.vals[g.Logits].op.Buf
 	b.share()
-	b.barriers()
+	c := newProver(b.Plan)
+	b.barriers(c)
 	b.allocate()
+	if err := c.checkRows(m.MaxRows, min(m.MaxRows, m.MaxPicks)); err != nil {
+		return nil, fmt.Errorf("internal error: the plan is wrong: %d rows, %d workers: %w", m.MaxRows, m.Workers, err)
+	}
 	return b.Plan, nil
 }
 
@@ -163,11 +167,10 @@ func (b *Builder) share() {
 }
 
 // barriers puts a barrier before each item that conflicts with an item since the last one, or before each one if they are separate.
-func (b *Builder) barriers() {
+func (b *Builder) barriers(c *prover) {
 	if b.Machine.Workers == 1 && !b.Machine.Separate {
 		return // one after the other
 	}
-	c := newProver(b.Plan)
 	samples := b.Plan.sampleRows()
 	var out []Item
 	since := 0
