@@ -3,7 +3,6 @@ package test
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -124,45 +123,5 @@ func TestNobodyDropsTypeErrors(t *testing.T) {
 	})
 	if err != nil || seen < 20 {
 		t.Errorf("%d getters seen (%v)", seen, err)
-	}
-}
-
-// A block type is three places, as ARCHITECTURE.md says: a number, a row, a decoder. With them kernels and engine take it.
-func TestNewBlockType(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the kernels anew")
-	}
-	root, dir := testkit.Root(t), t.TempDir()
-	replace := map[string]string{}
-	for file, edit := range map[string][2]string{
-		"internal/quant/type.go":  {"\tQ2_0    Type = 42\n", "\tQ2_0    Type = 42\n\tX43     Type = 43\n"},
-		"internal/quant/table.go": {"\tMXFP4: {", "\tX43: {\"X43\", 32, 34, decodeQ8_0, scaleQ8_0, nil, 0, nil, nil},\n\tMXFP4: {"},
-	} {
-		b, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Contains(b, []byte(edit[0])) {
-			t.Fatalf("%s has no %q", file, edit[0])
-		}
-		changed := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(changed, bytes.Replace(b, []byte(edit[0]), []byte(edit[1]), 1), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		replace[filepath.Join(root, file)] = changed
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("go", "test", "-overlay", overlay, "-run", "^(TestMatmulDirect|TestEveryBlockType)$", "./internal/kernel", "./internal/engine")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
