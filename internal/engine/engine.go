@@ -72,7 +72,8 @@ type Engine struct {
 	hook    walk.Hook
 	watched watched
 	follow  func(rows float64) // see Watch
-	walked  int                // rows of the present Forward that lie behind the present walk
+	tap     *Tap
+	walked  int // rows of the present Forward that lie behind the present walk
 }
 
 // watched is the context that the present walk listens to, and the flag that its end raises. The flag of the last context is kept: a
@@ -250,8 +251,11 @@ func (e *Engine) format(w graph.WeightID) *kernel.Format {
 // plan builds the plan of a class; picks bounds the rows of logits of prompts.
 func (e *Engine) plan(c plan.Class, picks int, format func(graph.WeightID) *kernel.Format) (*plan.Plan, error) {
 	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.opt.UBatch, 17)}[c]
-	return plan.Build(e.Graph, plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)),
-		Separate: e.opt.Without&Fuse != 0, Format: format})
+	m := plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)), Separate: e.opt.Without&Fuse != 0, Format: format}
+	if e.tap != nil {
+		m.Taps, m.Stop = e.tap.Values, e.tap.Stop
+	}
+	return plan.Build(e.Graph, m)
 }
 
 // walker is the plan of a class, made at its first use, with its memory.
@@ -315,6 +319,20 @@ func (e *Engine) hookOf(w *walk.Walker) walk.Hook {
 			follow(float64(e.walked) + w.Done(i)*float64(len(e.batch.IDs)))
 		}
 	}
+}
+
+// Tap looks at values of the graph (Engine.Graph.Values) behind each walk.
+type Tap struct {
+	Values []graph.ValueID
+	Stop   bool // nothing behind them is computed; there are no logits, and Forward calls nobody with them
+	// See is called behind each walk, on the goroutine that asked for it. The view of a value is there until it returns. Its error ends Forward.
+	See func(b *walk.Batch, view func(graph.ValueID) walk.View) error
+}
+
+// SetTap lets t look at all walks from now on; nil ends that. Plans are made anew.
+func (e *Engine) SetTap(t *Tap) {
+	e.tap = t
+	clear(e.walkers)
 }
 
 // Explain prints the plan of a class.
@@ -389,6 +407,9 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 		if err != nil {
 			return err
 		}
+		if w.Plan.Logits == plan.None {
+			b.Pick = b.Pick[:0]
+		}
 		for i, row := range b.Pick {
 			if err := each(done+int(row), w.Logits(i)); err != nil {
 				return err
@@ -423,8 +444,19 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 	case err != nil:
 		return nil, e.fault(err)
 	}
-	if err := e.checkLogits(ctx, w, b); err != nil {
-		return nil, err
+	if w.Plan.Logits != plan.None {
+		if err := e.checkLogits(ctx, w, b); err != nil {
+			return nil, err
+		}
+	}
+	if e.tap != nil {
+		view := func(v graph.ValueID) walk.View {
+			x, _ := w.Tap(v)
+			return x
+		}
+		if err := e.tap.See(b, view); err != nil {
+			return nil, err
+		}
 	}
 	return w, nil
 }

@@ -104,6 +104,16 @@ func (g *Graph) NewValue(name string, width int) ValueID {
 	return ValueID(len(g.Values) - 1)
 }
 
+// Find is the value of that name.
+func (g *Graph) Find(name string) (ValueID, bool) {
+	for i := range g.Values {
+		if g.Values[i].Name == name {
+			return ValueID(i), true
+		}
+	}
+	return 0, false
+}
+
 // NewWeight adds a weight or finds the one of that name.
 func (g *Graph) NewWeight(name string, rows, cols int) WeightID {
 	for i, w := range g.Weights {

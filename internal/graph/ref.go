@@ -17,8 +17,13 @@ type Ref struct {
 	want   [][]bool
 }
 
-// Interpret runs the graph and returns the logits of the picked rows. It computes only the rows that these need.
+// Interpret runs the graph and returns the logits of the picked rows.
 func Interpret(g *Graph, in Input, weight func(w WeightID, row int, dst []float64)) [][]float64 {
+	return Evaluate(g, in, weight).Vals[g.Logits]
+}
+
+// Evaluate runs the graph and keeps the rows of all values that the logits of the picked rows need.
+func Evaluate(g *Graph, in Input, weight func(w WeightID, row int, dst []float64)) *Ref {
 	r := &Ref{G: g, In: in, Weight: weight, Vals: make([][][]float64, len(g.Values)), want: make([][]bool, len(g.Values))}
 	for v := range g.Values {
 		n := len(in.IDs)
@@ -44,7 +49,7 @@ func Interpret(g *Graph, in Input, weight func(w WeightID, row int, dst []float6
 		}
 		s.Op.Ref(r, s)
 	}
-	return r.Vals[g.Logits]
+	return r
 }
 
 // demand marks the rows of the step's inputs that the wanted rows of its outputs read.

@@ -18,6 +18,11 @@ type Machine struct {
 	// Separate takes nothing together: every item is cut for itself with a barrier behind it, residuals are added by items of their own,
 	// and a row's norm is summed by one worker. The bits are the same; it is there to measure what the plan gains by doing otherwise.
 	Separate bool
+	// Taps are values that can be read when the walk is over (walk.Walker.Tap): they are written by items of their own and keep their memory. All
+	// values have the bits that they have without taps; a plan without taps is what it would be if there were none.
+	Taps []graph.ValueID
+	// Stop leaves out the steps behind the last one that writes a tap. Then there are no logits.
+	Stop bool
 }
 
 // QuantGrain is the number of columns that a cut must keep together where activations are quantized: the largest block.
@@ -39,7 +44,11 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 			b.uses[v]++
 		}
 	}
-	for i := 0; i < len(g.Steps); i++ {
+	for _, v := range m.Taps {
+		b.uses[v]++ // nothing else may take its place
+	}
+	b.Plan.Steps = b.steps()
+	for i := 0; i < b.Plan.Steps; i++ {
 		op, ok := g.Steps[i].Op.(Op)
 		if !ok {
 			return nil, fmt.Errorf("step %d %s: the planner has no realisation of %s", i, g.Steps[i].Name, g.Steps[i].Op.Kind())
@@ -50,7 +59,13 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 		}
 		i += more
 	}
-	b.Plan.Logits = b.vals[g.Logits].op.Buf
+	b.Plan.Logits = None
+	if !m.Stop {
+		b.Plan.Logits = b.vals[g.Logits].op.Buf
+	}
+	for _, v := range m.Taps {
+		b.Plan.Taps = append(b.Plan.Taps, Tap{v, b.vals[v].op})
+	}
 	b.share()
 	c := newProver(b.Plan)
 	b.barriers(c)
@@ -77,6 +92,23 @@ type val struct {
 	op   Operand
 	cut  Cut
 	unit int // columns per unit if the producer was cut by columns
+}
+
+// steps is the number of the graph's steps that the plan realises.
+func (b *Builder) steps() int {
+	steps := b.Plan.G.Steps
+	if !b.Machine.Stop {
+		return len(steps)
+	}
+	n := 0
+	for i := range steps {
+		for _, v := range b.Machine.Taps {
+			if slices.Contains(steps[i].Out, v) {
+				n = i + 1
+			}
+		}
+	}
+	return n
 }
 
 // Step is step i of the graph. At is the operand of a value that was written; Uses is how many inputs of steps it is.
@@ -208,7 +240,12 @@ func (b *Builder) allocate() {
 			last[o.Buf] = i
 		}
 	}
-	last[p.Logits] = len(p.Items)
+	if p.Logits != None {
+		last[p.Logits] = len(p.Items)
+	}
+	for _, t := range p.Taps {
+		last[t.Op.Buf] = len(p.Items)
+	}
 	var free, dying []place
 	alias := make([]BufID, len(p.Bufs))
 	for i := range alias {
@@ -257,7 +294,12 @@ func (b *Builder) merge(alias []BufID) {
 			}
 		}
 	}
-	b.Plan.Logits = alias[b.Plan.Logits]
+	if b.Plan.Logits != None {
+		b.Plan.Logits = alias[b.Plan.Logits]
+	}
+	for i := range b.Plan.Taps {
+		b.Plan.Taps[i].Op.Buf = alias[b.Plan.Taps[i].Op.Buf]
+	}
 }
 
 // inPlace finds an input of item i that dies there and whose memory output oi may take over.

@@ -242,11 +242,16 @@ func (c *prover) checkRows(rows, picks int) error {
 		}
 	}
 	for s, ok := range done {
-		if !ok {
+		if !ok && s < p.Steps {
 			return fmt.Errorf("no item realises step %d %s", s, p.G.Steps[s].Name)
 		}
 	}
-	if len(p.Items) == 0 || holds[p.Logits] == 0 {
+	for _, t := range p.Taps {
+		if holds[t.Op.Buf] != t.Op.Val {
+			return fmt.Errorf("the tapped value %s is gone in the end", p.G.Values[t.Value].Name)
+		}
+	}
+	if len(p.Items) == 0 || p.Logits != None && holds[p.Logits] == 0 || p.Logits == None && len(p.Taps) == 0 {
 		return fmt.Errorf("the plan does not end with the logits")
 	}
 	return nil

@@ -28,6 +28,15 @@ type Buffer struct {
 	Bytes   int
 }
 
+// None is no buffer.
+const None BufID = -1
+
+// Tap is a value that can be read when the walk is over, and where it lies.
+type Tap struct {
+	Value graph.ValueID
+	Op    Operand
+}
+
 // Operand is a buffer that an item reads or writes.
 type Operand struct {
 	Buf  BufID
@@ -82,7 +91,9 @@ type Plan struct {
 	MaxPicks int
 	Items    []Item
 	Bufs     []Buffer
-	Arena    int // bytes of all buffers
-	Logits   BufID
+	Arena    int   // bytes of all buffers
+	Logits   BufID // None if the plan stops before
+	Taps     []Tap
+	Steps    int              // of the graph that are realised: the first so many
 	Formats  []*kernel.Format // of each weight that a matmul reads; nil for others
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"ck/internal/graph"
 	"ck/internal/kernel"
 	"ck/internal/kv"
 	"ck/internal/plan"
@@ -198,6 +199,28 @@ func (x *Walker) rows(picked bool) int {
 func (x *Walker) Logits(i int) []float32 {
 	v, width := x.floats(plan.Operand{Buf: x.Plan.Logits})
 	return v[i*width : (i+1)*width]
+}
+
+// View is a value to be looked at, not written: Rows rows of Width elements, until the next Run.
+type View struct {
+	Rows, Width int
+	Data        []float32
+}
+
+// Row is row r.
+func (v View) Row(r int) []float32 { return v.Data[r*v.Width : (r+1)*v.Width] }
+
+// Tap is a value that the plan was asked to keep (plan.Machine.Taps), as the last Run left it. Its rows are those of the batch, or the picked
+// ones.
+func (x *Walker) Tap(v graph.ValueID) (View, bool) {
+	for _, t := range x.Plan.Taps {
+		if t.Value == v {
+			data, width := x.floats(t.Op)
+			n := x.rows(x.Plan.Bufs[t.Op.Buf].Picked)
+			return View{n, width, data[:n*width]}, true
+		}
+	}
+	return View{}, false
 }
 
 // NotFinite is the first row of the walk in which item i has written an infinity or NaN, or -1. It is for hooks of walks with one

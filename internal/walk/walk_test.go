@@ -219,11 +219,11 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 	return r
 }
 
+func (r *runner) format(w graph.WeightID) *kernel.Format { return r.w.Slots[w].Format }
+
 func (r *runner) plan(t testing.TB, rows int) *plan.Plan {
 	t.Helper()
-	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Separate: r.s.alone, Format: func(w graph.WeightID) *kernel.Format {
-		return r.w.Slots[w].Format
-	}})
+	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Separate: r.s.alone, Format: r.format})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,9 @@ func olmo2(_ *gguf.Model, c map[string]any) { c["hidden_act"] = "silu" }
 
 // Knows reports whether Folder can write models of the architecture of m. OLMo 3, whose files say olmo2, is another class.
 func Knows(m *gguf.Model) bool {
-	arch, _, _ := m.KV.String("general.architecture")
+	arch, _, err := m.KV.String("general.architecture")
 	_, ok := families[arch]
-	return ok && !(arch == "olmo2" && m.KV.Value("olmo2.attention.sliding_window") != nil)
+	return err == nil && ok && !(arch == "olmo2" && m.KV.Value("olmo2.attention.sliding_window") != nil)
 }
 
 // Folder writes config.json and model.safetensors of m into the folder dir, which must exist. Matrices keep their bytes and types, which must
