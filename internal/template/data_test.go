@@ -151,10 +151,10 @@ func checkOwn(t *testing.T, tmpl *Template, vars Vars, want string, wantErr erro
 	}
 	outside["messages"] = untrusted(vars["messages"])
 	list, err := tmpl.RenderParts(outside, Options{Now: now})
-	got := ""
+	got, r := "", newRun(time.Now(), Limits{}.withDefaults(1<<20))
 	for _, p := range list {
 		got += p.Text
-		if name := tokenName.FindString(p.Text); !p.Own && name != "" && !strings.Contains(fmt.Sprint(tokenName.FindAllString((&state{lim: Limits{}.withDefaults(1 << 20)}).repr(vars["messages"]), -1)), name) {
+		if name := tokenName.FindString(p.Text); !p.Own && name != "" && !strings.Contains(fmt.Sprint(tokenName.FindAllString(r.repr(vars["messages"]), -1)), name) {
 			t.Errorf("%s: %s in %.200q is not the template's own", tmpl.name, name, p.Text)
 		}
 	}

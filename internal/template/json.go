@@ -87,33 +87,22 @@ func jsonNumber(s string) (Value, error) {
 	return v, nil
 }
 
-// toJSON is the filter tojson: json.dumps(v, ensure_ascii=False, indent=None, separators=None, sort_keys=False).
-func (r *state) toJSON(v Value, a []Value) Value {
-	w := &jsonWriter{reprWriter: reprWriter{r: r}, item: ", ", key: ": "}
-	w.ascii, w.sort = r.truth(opt(a[0], false)), r.truth(opt(a[3], false))
-	if indent := optNone(a[1], nil); indent != nil {
-		w.pretty, w.item = true, ","
-		s, ok := r.text(indent)
-		if !ok {
-			s = r.repeat(" ", r.intArg(indent))
-		}
-		w.indent = s
-	}
-	if seps := optNone(a[2], nil); seps != nil {
-		l := r.items(seps)
-		if len(l) != 2 {
-			r.fail("ValueError", "tojson: separators must be two strings")
-		}
-		w.item, w.key = r.strArg(l[0]), r.strArg(l[1])
-	}
+// jsonStyle is how JSON is written: indent by depth if pretty, and the texts between items, and between key and value.
+type jsonStyle struct {
+	ascii, sort, pretty bool
+	indent, item, key   string
+}
+
+// toJSON is json.dumps(v) in a style.
+func (r *run) toJSON(v Value, style jsonStyle) string {
+	w := &jsonWriter{reprWriter: reprWriter{r: r}, jsonStyle: style}
 	w.json(v, 0)
 	return w.b.String()
 }
 
 type jsonWriter struct {
 	reprWriter
-	ascii, sort, pretty bool
-	indent, item, key   string
+	jsonStyle
 }
 
 func (w *jsonWriter) json(v Value, depth int) {
@@ -188,15 +177,14 @@ func (w *jsonWriter) keyText(k Value) string {
 		return "null"
 	case bool:
 		return strconv.FormatBool(k)
-	case int, *big.Int, float64:
-		w.r.useNumber()
-	}
-	switch k := k.(type) {
 	case int:
+		w.r.useNumber()
 		return strconv.Itoa(k)
 	case *big.Int:
+		w.r.useNumber()
 		return w.r.bigText(k)
 	case float64:
+		w.r.useNumber()
 		return jsonFloat(k)
 	}
 	w.r.typeError("keys must be str, int, float, bool or None, not %s", typeName(k))
@@ -255,17 +243,4 @@ func jsonEscape(c rune) string {
 		return fmt.Sprintf("\\u%04x\\u%04x", 0xd800+c>>10, 0xdc00+c&0x3ff)
 	}
 	return fmt.Sprintf("\\u%04x", c)
-}
-
-// asciiEscape writes what is beyond ASCII as Python's ascii() does.
-func asciiEscape(s string) string {
-	var b strings.Builder
-	for _, c := range s {
-		if c < 0x80 {
-			b.WriteRune(c)
-		} else {
-			b.WriteString(asciiRune(c))
-		}
-	}
-	return b.String()
 }

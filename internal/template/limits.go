@@ -16,13 +16,9 @@ type Limits struct {
 }
 
 const (
-	maxSource    = 1 << 20 // bytes of a template
-	maxNest      = 400     // nested tags, brackets and operators in a template's source
-	maxArgs      = 255     // named arguments of a call, parameters of a macro
 	maxValueNest = 400     // nested lists and dicts in one value
 	maxIntBits   = 1 << 16 // bits of an integer
 	maxIntDigits = 4300    // digits of an integer in text, as in Python
-	maxRange     = 100000  // items of a range, as in jinja2's sandbox
 	costItem     = 40      // bytes charged for one item of a list
 	costEntry    = 160     // bytes charged for one entry of a dict
 	costObject   = 96      // bytes charged for one object
@@ -44,61 +40,35 @@ func (l Limits) withDefaults(input int) Limits {
 	return l
 }
 
-// Error is any error of a template but ErrRaised. Kind is the name of the exception that Python would raise
-// ("TemplateSyntaxError", "UndefinedError", "TypeError", ...), or "LimitError".
-type Error struct {
-	Template string
-	Line     int // 1-based line of the template
-	Kind     string
-	Msg      string
+// run is one rendering as its values see it: what it has used of its limits, and whether texts from outside were read. All operations on
+// values are its methods or those of types that embed it, because each counts its work.
+type run struct {
+	lim       Limits
+	start     time.Time
+	steps     int
+	mem       int
+	depth     int
+	touched   int  // times that a text from outside was read
+	digits    bool // a number was made of such a text
+	nextCheck int
 }
 
-func (e *Error) Error() string {
-	return fmt.Sprintf("template %s, line %d: %s: %s", e.Template, e.Line, e.Kind, e.Msg)
+func newRun(start time.Time, lim Limits) run { return run{lim: lim, start: start} }
+
+// valueError ends a rendering. Kind is the name of the exception that Python would raise, or "LimitError".
+type valueError struct{ Kind, Msg string }
+
+func (e *valueError) Error() string { return e.Kind + ": " + e.Msg }
+
+// fail ends the rendering: errors travel as panics of type *valueError until whoever renders recovers them.
+func (r *run) fail(kind, format string, args ...any) {
+	panic(&valueError{kind, fmt.Sprintf(format, args...)})
 }
 
-// ErrRaised is the error of a template that called raise_exception: it refuses its input, and Message says why.
-type ErrRaised struct {
-	Template string
-	Line     int
-	Message  string
-}
-
-func (e *ErrRaised) Error() string {
-	return fmt.Sprintf("template %s, line %d: %s", e.Template, e.Line, e.Message)
-}
-
-// failAt ends parsing or rendering: errors travel as panics within the package and become returned errors in catch.
-func failAt(line int, kind, format string, args ...any) {
-	panic(&Error{Line: line, Kind: kind, Msg: fmt.Sprintf(format, args...)})
-}
-
-// catch turns a panic into *err. line gives the line of errors that carry none. A panic that is no error of ours is a defect of
-// this package; it becomes an error as well, because a template from a stranger must not end the program.
-func catch(name string, line func() int, err *error) {
-	switch e := recover().(type) {
-	case nil:
-	case *Error:
-		e.Template = name
-		if e.Line == 0 {
-			e.Line = line()
-		}
-		*err = e
-	case *ErrRaised:
-		e.Template, e.Line = name, line()
-		*err = e
-	default:
-		*err = &Error{Template: name, Line: line(), Kind: "InternalError", Msg: fmt.Sprint(e)}
-	}
-}
-
-// fail ends the rendering with an error at the current line.
-func (r *state) fail(kind, format string, args ...any) { failAt(r.line, kind, format, args...) }
-
-func (r *state) typeError(format string, args ...any) { r.fail("TypeError", format, args...) }
+func (r *run) typeError(format string, args ...any) { r.fail("TypeError", format, args...) }
 
 // step counts n units of work; the clock is read every few thousand.
-func (r *state) step(n int) {
+func (r *run) step(n int) {
 	r.steps += n
 	if r.steps < r.nextCheck && n >= 0 {
 		return
@@ -113,7 +83,7 @@ func (r *state) step(n int) {
 }
 
 // charge counts n bytes about to be allocated, and the work of filling them.
-func (r *state) charge(n int) {
+func (r *run) charge(n int) {
 	if n < 0 || n > r.lim.Memory-r.mem {
 		r.fail("LimitError", "needs more than %d bytes of memory", r.lim.Memory)
 	}
@@ -122,10 +92,10 @@ func (r *state) charge(n int) {
 }
 
 // scan counts the work of reading n bytes.
-func (r *state) scan(n int) { r.step(n >> 5) }
+func (r *run) scan(n int) { r.step(n >> 5) }
 
 // chargeN charges n items of size bytes each; the product cannot overflow.
-func (r *state) chargeN(n, size int) {
+func (r *run) chargeN(n, size int) {
 	if n > 0 && size > 0 && n > r.lim.Memory/size {
 		r.charge(-1)
 	}
@@ -133,11 +103,11 @@ func (r *state) chargeN(n, size int) {
 }
 
 // enter and leave count nested evaluations.
-func (r *state) enter() {
+func (r *run) enter() {
 	r.depth++
 	if r.depth > r.lim.Depth {
 		r.fail("LimitError", "more than %d nested evaluations", r.lim.Depth)
 	}
 }
 
-func (r *state) leave() { r.depth-- }
+func (r *run) leave() { r.depth-- }

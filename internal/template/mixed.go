@@ -36,7 +36,7 @@ type mixed struct {
 type stretch struct{ lo, hi int }
 
 // text is the text of a string, Markup or mixed value. Reading one from outside is counted.
-func (r *state) text(v Value) (string, bool) {
+func (r *run) text(v Value) (string, bool) {
 	if m, ok := v.(*mixed); ok {
 		r.touched++
 		return m.s, true
@@ -80,7 +80,7 @@ func likeText(like Value, s string) Value {
 
 // foreign is v as something from outside. Numbers cannot carry it: once one was made of such a text, no number's text is the
 // template's own.
-func (r *state) foreign(v Value) Value {
+func (r *run) foreign(v Value) Value {
 	switch v := v.(type) {
 	case string:
 		return &mixed{s: v}
@@ -93,14 +93,14 @@ func (r *state) foreign(v Value) Value {
 }
 
 // useNumber comes before a number becomes text.
-func (r *state) useNumber() {
+func (r *run) useNumber() {
 	if r.digits {
 		r.touched++
 	}
 }
 
 // foreignAll is foreign for all that v holds; v is fresh.
-func (r *state) foreignAll(v Value) Value {
+func (r *run) foreignAll(v Value) Value {
 	switch v := v.(type) {
 	case *List:
 		for i, item := range v.items {
@@ -115,7 +115,7 @@ func (r *state) foreignAll(v Value) Value {
 }
 
 // textOf is str(v) as a value that knows where it is from.
-func (r *state) textOf(v Value) Value {
+func (r *run) textOf(v Value) Value {
 	if _, ok := plainText(v); ok {
 		return v
 	}
@@ -189,6 +189,9 @@ func (x *blend) add(v Value) {
 	x.b.WriteString(s)
 }
 
+// len is the length of the text so far, in bytes.
+func (x *blend) len() int { return x.b.Len() }
+
 // value is the text so far.
 func (x *blend) value(markup bool) Value {
 	return (&mixed{s: x.b.String(), own: x.own, markup: markup}).simple()
@@ -205,11 +208,11 @@ func appendStretch(list []stretch, lo, hi int) []stretch {
 	return append(list, stretch{lo, hi})
 }
 
-// parts cuts s into the stretches of own and what lies between.
-func parts(s string, own []stretch) []Part {
+// parts is the text so far, cut into the stretches of own and what lies between.
+func (x *blend) parts() []Part {
 	var out []Part
-	at := 0
-	for _, o := range own {
+	s, at := x.b.String(), 0
+	for _, o := range x.own {
 		if o.lo > at {
 			out = append(out, Part{s[at:o.lo], false})
 		}
@@ -223,7 +226,7 @@ func parts(s string, own []stretch) []Part {
 }
 
 // replaceText is v.replace(old, to, n): what stays and what is put in keep their owners.
-func (r *state) replaceText(v Value, old string, to Value, n int) Value {
+func (r *run) replaceText(v Value, old string, to Value, n int) Value {
 	s, _ := plainText(v)
 	with, _ := plainText(to)
 	out := r.replace(s, old, with, n)

@@ -1,10 +1,10 @@
 package template
 
 import (
+	"cmp"
 	"math"
 	"math/big"
 	"math/bits"
-	"strconv"
 	"strings"
 )
 
@@ -52,12 +52,10 @@ func toFloat(n Value) float64 {
 }
 
 // float is v as float64 for arithmetic; integers beyond the range of floats are an error.
-func (r *state) float(v Value) float64 {
+func (r *run) float(v Value) float64 {
 	n, ok := number(v)
 	if !ok {
-		if u, ok := v.(*Undefined); ok {
-			r.missing(u)
-		}
+		r.use(v)
 		r.typeError("must be real number, not %s", typeName(v))
 	}
 	f := toFloat(n)
@@ -87,13 +85,7 @@ func compareNumbers(a, b Value) int {
 	x, xInt := a.(int)
 	y, yInt := b.(int)
 	if xInt && yInt {
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(x, y)
 	}
 	f, fIs := a.(float64)
 	g, gIs := b.(float64)
@@ -111,15 +103,12 @@ func compareNumbers(a, b Value) int {
 }
 
 // binary is "a op b" for the arithmetic operators.
-func (r *state) binary(op string, a, b Value) Value {
-	for _, v := range []Value{a, b} {
-		if u, ok := v.(*Undefined); ok {
-			if s, isText := plainText(a); isText && op == "%" {
-				return r.percent(a, s, b)
-			}
-			r.missing(u)
-		}
+func (r *run) binary(op string, a, b Value) Value {
+	if s, isText := plainText(a); isText && op == "%" {
+		return r.percent(a, s, b)
 	}
+	r.use(a)
+	r.use(b)
 	x, okX := number(a)
 	y, okY := number(b)
 	if okX && okY {
@@ -137,10 +126,6 @@ func (r *state) binary(op string, a, b Value) Value {
 		if v, ok := r.repeatValue(b, x, okX); ok {
 			return v
 		}
-	case "%":
-		if s, ok := plainText(a); ok {
-			return r.percent(a, s, b)
-		}
 	}
 	if _, ok := plainText(a); ok && op == "+" {
 		r.typeError("can only concatenate str (not \"%s\") to str", typeName(b))
@@ -153,7 +138,7 @@ func (r *state) binary(op string, a, b Value) Value {
 }
 
 // add joins texts and sequences.
-func (r *state) add(a, b Value) (Value, bool) {
+func (r *run) add(a, b Value) (Value, bool) {
 	if s, ok := plainText(a); ok {
 		t, ok := plainText(b)
 		if !ok {
@@ -185,7 +170,7 @@ func (r *state) add(a, b Value) (Value, bool) {
 }
 
 // repeatValue is v * n for texts and sequences.
-func (r *state) repeatValue(v, n Value, isNum bool) (Value, bool) {
+func (r *run) repeatValue(v, n Value, isNum bool) (Value, bool) {
 	s, isText := plainText(v)
 	l, isList := v.(*List)
 	if !isText && !isList {
@@ -216,7 +201,7 @@ func (r *state) repeatValue(v, n Value, isNum bool) (Value, bool) {
 }
 
 // repeat is s repeated n times; none for negative n.
-func (r *state) repeat(s string, n int) string {
+func (r *run) repeat(s string, n int) string {
 	if n <= 0 || s == "" {
 		return ""
 	}
@@ -225,35 +210,12 @@ func (r *state) repeat(s string, n int) string {
 }
 
 // arith computes with int, *big.Int and float64.
-func (r *state) arith(op string, a, b Value) Value {
+func (r *run) arith(op string, a, b Value) Value {
 	x, okX := a.(int)
 	y, okY := b.(int)
 	if okX && okY {
-		switch op {
-		case "+":
-			if s := x + y; (s > x) == (y > 0) {
-				return s
-			}
-		case "-":
-			if d := x - y; (d < x) == (y > 0) {
-				return d
-			}
-		case "*":
-			hi, lo := bits.Mul(absUint(x), absUint(y))
-			if hi == 0 && lo <= math.MaxInt {
-				return x * y
-			}
-		case "//", "%":
-			if y != 0 && !(x == math.MinInt && y == -1) {
-				q, m := x/y, x%y
-				if m != 0 && (m < 0) != (y < 0) {
-					q, m = q-1, m+y
-				}
-				if op == "//" {
-					return q
-				}
-				return m
-			}
+		if v, ok := arithInt(op, x, y); ok {
+			return v
 		}
 	}
 	_, fX := a.(float64)
@@ -264,6 +226,34 @@ func (r *state) arith(op string, a, b Value) Value {
 	return r.arithBig(op, toBig(a), toBig(b))
 }
 
+// arithInt is "x op y" where it is an int; ok is false where it is not, or an error.
+func arithInt(op string, x, y int) (v int, ok bool) {
+	switch op {
+	case "+":
+		s := x + y
+		return s, (s > x) == (y > 0)
+	case "-":
+		d := x - y
+		return d, (d < x) == (y > 0)
+	case "*":
+		hi, lo := bits.Mul(absUint(x), absUint(y))
+		return x * y, hi == 0 && lo <= math.MaxInt
+	case "//", "%":
+		if y == 0 || x == math.MinInt && y == -1 {
+			return 0, false
+		}
+		q, m := x/y, x%y
+		if m != 0 && (m < 0) != (y < 0) {
+			q, m = q-1, m+y
+		}
+		if op == "//" {
+			return q, true
+		}
+		return m, true
+	}
+	return 0, false
+}
+
 func absUint(x int) uint {
 	if x < 0 {
 		return -uint(x)
@@ -271,7 +261,7 @@ func absUint(x int) uint {
 	return uint(x)
 }
 
-func (r *state) arithFloat(op string, x, y float64) Value {
+func (r *run) arithFloat(op string, x, y float64) Value {
 	switch op {
 	case "+":
 		return x + y
@@ -280,17 +270,7 @@ func (r *state) arithFloat(op string, x, y float64) Value {
 	case "*":
 		return x * y
 	case "**":
-		if x == 0 && y < 0 {
-			r.fail("ZeroDivisionError", "0.0 cannot be raised to a negative power")
-		}
-		if x < 0 && y != math.Trunc(y) && !math.IsInf(x, 0) && !math.IsNaN(y) {
-			r.fail("ValueError", "a negative number to a fractional power is complex")
-		}
-		z := math.Pow(x, y)
-		if math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
-			r.fail("OverflowError", "result too large")
-		}
-		return z
+		return r.powerFloat(x, y)
 	}
 	if y == 0 {
 		r.fail("ZeroDivisionError", "float division by zero")
@@ -318,7 +298,21 @@ func (r *state) arithFloat(op string, x, y float64) Value {
 	return f
 }
 
-func (r *state) arithBig(op string, x, y *big.Int) Value {
+func (r *run) powerFloat(x, y float64) float64 {
+	if x == 0 && y < 0 {
+		r.fail("ZeroDivisionError", "0.0 cannot be raised to a negative power")
+	}
+	if x < 0 && y != math.Trunc(y) && !math.IsInf(x, 0) && !math.IsNaN(y) {
+		r.fail("ValueError", "a negative number to a fractional power is complex")
+	}
+	z := math.Pow(x, y)
+	if math.IsInf(z, 0) && !math.IsInf(x, 0) && !math.IsInf(y, 0) {
+		r.fail("OverflowError", "result too large")
+	}
+	return z
+}
+
+func (r *run) arithBig(op string, x, y *big.Int) Value {
 	z := new(big.Int)
 	r.scan(x.BitLen() + y.BitLen())
 	switch op {
@@ -362,15 +356,15 @@ func (r *state) arithBig(op string, x, y *big.Int) Value {
 }
 
 // checkBits refuses integers of more than maxIntBits.
-func (r *state) checkBits(n int) {
+func (r *run) checkBits(n int) {
 	if n > maxIntBits {
 		r.fail("LimitError", "integer of more than %d bits", maxIntBits)
 	}
 }
 
-func (r *state) power(x, y *big.Int) Value {
+func (r *run) power(x, y *big.Int) Value {
 	if y.Sign() < 0 {
-		return r.arithFloat("**", r.float(normBig(x)), r.float(normBig(y)))
+		return r.powerFloat(r.float(normBig(x)), r.float(normBig(y)))
 	}
 	if x.BitLen() <= 1 { // 0, 1 or -1
 		switch {
@@ -392,54 +386,27 @@ func (r *state) power(x, y *big.Int) Value {
 	return normBig(z)
 }
 
-// parseInt reads an integer as Python's int(text, base) does: white space around, a sign, a prefix that fits the base, single
-// underscores between digits.
-func parseInt(s string, base int) (Value, bool) {
-	s = strings.TrimFunc(s, isSpace)
-	neg := strings.HasPrefix(s, "-")
-	if neg || strings.HasPrefix(s, "+") {
-		s = s[1:]
-	}
-	if len(s) > 1 && s[0] == '0' {
-		if b := map[byte]int{'x': 16, 'o': 8, 'b': 2}[s[1]|0x20]; b != 0 && (base == b || base == 0) {
-			base, s = b, strings.TrimPrefix(s[2:], "_")
-		}
-	}
-	if base == 0 {
-		base = 10
-		if strings.HasPrefix(s, "0") && strings.Trim(s, "0_") != "" {
-			return nil, false
-		}
-	}
-	if base < 2 || base > 36 || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
-		return nil, false
-	}
-	s = asciiDigits(strings.ReplaceAll(s, "_", ""))
-	if s == "" || s[0] == '-' || s[0] == '+' || len(s) > maxIntDigits {
-		return nil, false
-	}
-	b, ok := new(big.Int).SetString(s, base)
+// unary is -v or +v.
+func (r *run) unary(op byte, v Value) Value {
+	n, ok := number(v)
+	r.use(v)
 	if !ok {
-		return nil, false
+		r.typeError("bad operand type for unary %c: '%s'", op, typeName(v))
 	}
-	if neg {
-		b.Neg(b)
+	if op == '+' {
+		return n
 	}
-	return normBig(b), true
+	if f, ok := n.(float64); ok {
+		return -f
+	}
+	return r.arith("-", 0, n)
 }
 
-// parseFloat reads a float as Python's float(text) does.
-func parseFloat(s string) (float64, bool) {
-	s = asciiDigits(strings.TrimFunc(s, isSpace))
-	for i := range s {
-		digit := func(k int) bool { return k >= 0 && k < len(s) && s[k] >= '0' && s[k] <= '9' }
-		if s[i] == '_' && !(digit(i-1) && digit(i+1)) || s[i]|0x20 == 'x' {
-			return 0, false // Go alone reads hexadecimal floats
-		}
+// truncate is int(f).
+func (r *run) truncate(f float64) Value {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		r.fail("OverflowError", "cannot convert float %s to integer", floatRepr(f))
 	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(s, "_", ""), 64)
-	if e, ok := err.(*strconv.NumError); ok && e.Err == strconv.ErrSyntax {
-		return 0, false
-	}
-	return f, true
+	b, _ := big.NewFloat(f).Int(nil)
+	return normBig(b)
 }

@@ -1,54 +1,54 @@
-// Package template renders the Jinja chat templates that models carry: text, outputs, control structures, macros, with the values,
-// operators, methods and filters of Python as jinja2 shows them to templates. It follows jinja2 3.1.6 as Hugging Face
-// transformers sets it up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, the tag "generation", and the functions
-// raise_exception, strftime_now, tojson), and it never trusts a template: steps, depth, output, memory and time are limited.
-//
-// Templates that include, import or extend others are refused, and so is the tag "autoescape". Beyond jinja2 there is the filter
-// from_json, which some templates ask for. Known differences: the kind of the error of a few misuses; x ** y of floats may
-// differ in the last digit; a slice of a constant that has no items is an error (jinja2 makes it undefined while compiling).
 package template
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
 
-// Template is a parsed template. It is immutable and may be rendered by many goroutines at once.
-type Template struct {
-	name   string
-	source string
+// tree is a parsed template. It never changes.
+type tree struct {
 	body   []stmt
-	blocks map[string]*blockStmt
+	blocks map[string]*blockStmt // by name, wherever they stand
 }
 
-// Source is the text that Parse got.
-func (t *Template) Source() string { return t.source }
+// builtinNames gives the definitions of filters and tests by their names, nil for unknown ones. The tree keeps them, unseen.
+type builtinNames struct{ filter, test func(name string) any }
 
-// Parse parses a template. name appears in errors. Errors are of type *Error, kind "TemplateSyntaxError" or
-// "TemplateAssertionError" (unknown filter or test).
-func Parse(name, source string) (t *Template, err error) {
+// parseTree parses a template. Errors are of type *syntaxError: of kind "TemplateSyntaxError", "TemplateAssertionError" (an unknown filter or
+// test), "LimitError" (too long, too deeply nested), or "InternalError", which is a defect of this package.
+func parseTree(source string, names builtinNames) (t *tree, err error) {
 	if len(source) > maxSource {
-		return nil, &Error{Template: name, Line: 1, Kind: "LimitError", Msg: "the template is longer than 1 MiB"}
+		return nil, &syntaxError{Line: 1, Kind: "LimitError", Msg: "the template is longer than 1 MiB"}
 	}
-	p := &parser{lex: newLexer(source), blocks: map[string]*blockStmt{}}
-	defer catch(name, func() int { return p.cur.line }, &err)
+	p := &parser{lex: newLexer(source), names: names, blocks: map[string]*blockStmt{}}
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *syntaxError:
+			t, err = nil, e
+		default: // a template from a stranger must not end the program
+			t, err = nil, &syntaxError{Line: p.cur.line, Kind: "InternalError", Msg: fmt.Sprint(e)}
+		}
+	}()
 	p.advance()
 	body := p.bodyUntil()
 	if len(p.unknown) > 0 {
-		panic(p.unknown[0])
+		return nil, p.unknown[0]
 	}
-	return &Template{name: name, source: source, body: body, blocks: p.blocks}, nil
+	return &tree{body: body, blocks: p.blocks}, nil
 }
 
 type parser struct {
 	lex       *lexer
 	cur, peek token
 	peeked    bool
-	depth     int         // nested parse functions
-	loops     int         // loops around the current statement, within the macro
-	soft      int         // conditions around the current node: there an unknown filter fails only when it is reached
-	macros    []*macroDef // around the current node
-	unknown   []*Error    // unknown filters and tests outside of conditions
+	depth     int            // nested parse functions
+	loops     int            // loops around the current statement, within the macro
+	soft      int            // conditions around the current node: there an unknown filter fails only when it is reached
+	macros    []*macroDef    // around the current node
+	unknown   []*syntaxError // unknown filters and tests outside of conditions
+	names     builtinNames
 	blocks    map[string]*blockStmt
 	tags      []string // open tags, for messages
 }
@@ -125,7 +125,7 @@ func (p *parser) bodyUntil(ends ...string) (body []stmt) {
 		switch p.cur.kind {
 		case tEOF:
 			if len(ends) > 0 {
-				p.fail("unexpected end of template; the tag '%s' needs %s", p.tags[len(p.tags)-1], tagList(ends))
+				p.fail("unexpected end of template; the tag '%s' needs %s", p.tags[len(p.tags)-1], "'"+strings.Join(ends, "' or '")+"'")
 			}
 			return body
 		case tData:
@@ -145,17 +145,6 @@ func (p *parser) bodyUntil(ends ...string) (body []stmt) {
 			p.fail("unexpected %v", p.cur)
 		}
 	}
-}
-
-func tagList(names []string) string {
-	s := ""
-	for i, n := range names {
-		if i > 0 {
-			s += " or "
-		}
-		s += "'" + n + "'"
-	}
-	return s
 }
 
 // block parses the rest of an opening tag and its body, up to one of ends, whose name it skips and returns.
@@ -211,9 +200,17 @@ func (p *parser) statement() stmt {
 			p.fail("'%s' outside of a loop", t.text)
 		}
 		if t.text == "break" {
-			return flowStmt(flowBreak)
+			return &breakStmt{}
 		}
-		return flowStmt(flowContinue)
+		return &continueStmt{}
+	}
+	p.refuse(t)
+	return nil
+}
+
+// refuse fails on a tag that templates may not have.
+func (p *parser) refuse(t token) {
+	switch t.text {
 	case "include", "import", "from", "extends":
 		failAt(t.line, "TemplateSyntaxError", "the tag '%s' needs other templates; a chat template must stand alone", t.text)
 	case "autoescape":
@@ -224,7 +221,6 @@ func (p *parser) statement() stmt {
 		msg = "; the innermost open tag is '" + p.tags[len(p.tags)-2] + "'"
 	}
 	failAt(t.line, "TemplateSyntaxError", "unknown tag '%s'%s", t.text, msg)
-	return nil
 }
 
 func (p *parser) ifTag() stmt {
@@ -412,387 +408,4 @@ func (p *parser) oneTarget(namespace bool) target {
 		return &attrTarget{t.text, p.expect(tName).text, t.line}
 	}
 	return nameTarget(t.text)
-}
-
-// tuple parses an expression, or several between commas as a tuple. cond allows "if" at the top; extra is a name that ends it.
-func (p *parser) tuple(cond bool, extra ...string) expr {
-	line := p.cur.line
-	x := p.expression(cond)
-	if !p.isOp(",") {
-		return x
-	}
-	items := []expr{x}
-	for p.skipOp(",") {
-		if p.cur.kind == tVarEnd || p.cur.kind == tBlockEnd || p.isOp(")") || len(extra) > 0 && p.isName(extra[0]) {
-			break
-		}
-		items = append(items, p.expression(cond))
-	}
-	return &listExpr{items, true, line}
-}
-
-func (p *parser) expression(cond bool) expr {
-	p.push()
-	defer p.pop()
-	line, known := p.cur.line, len(p.unknown)
-	x := p.or()
-	for cond && p.skipName("if") {
-		p.unknown = p.unknown[:known] // x turned out to be conditional code
-		p.soft++
-		c := &condExpr{cond: p.or(), yes: x, line: line}
-		if p.skipName("else") {
-			c.no = p.expression(true)
-		}
-		p.soft--
-		x = c
-	}
-	return x
-}
-
-func (p *parser) or() expr {
-	x := p.and()
-	for p.skipName("or") {
-		x = &orExpr{x, p.and()}
-	}
-	return x
-}
-
-func (p *parser) and() expr {
-	x := p.not()
-	for p.skipName("and") {
-		x = &andExpr{x, p.not()}
-	}
-	return x
-}
-
-func (p *parser) not() expr {
-	if p.skipName("not") {
-		p.push()
-		defer p.pop()
-		return &notExpr{p.not()}
-	}
-	return p.compare()
-}
-
-func (p *parser) compare() expr {
-	line := p.cur.line
-	x := p.sum()
-	var c *compareExpr
-	for {
-		op := ""
-		switch {
-		case p.cur.kind == tOp && slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, p.cur.text):
-			op = p.advance().text
-		case p.skipName("in"):
-			op = "in"
-		case p.isName("not") && p.look().kind == tName && p.look().text == "in":
-			p.advance()
-			p.advance()
-			op = "not in"
-		case c == nil:
-			return x
-		default:
-			return c
-		}
-		if c == nil {
-			c = &compareExpr{first: x, line: line}
-		}
-		c.ops, c.args = append(c.ops, op), append(c.args, p.sum())
-	}
-}
-
-// binary parses a left-associative chain of the operators ops over the operands that next parses.
-func (p *parser) binary(next func() expr, ops ...string) expr {
-	x := next()
-	for p.cur.kind == tOp && slices.Contains(ops, p.cur.text) {
-		t := p.advance()
-		x = &binExpr{t.text, x, next(), t.line}
-	}
-	return x
-}
-
-func (p *parser) sum() expr     { return p.binary(p.concat, "+", "-") }
-func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
-func (p *parser) power() expr   { return p.binary(func() expr { return p.unary(true) }, "**") }
-
-func (p *parser) concat() expr {
-	line := p.cur.line
-	x := p.product()
-	if !p.isOp("~") {
-		return x
-	}
-	c := &concatExpr{[]expr{x}, line}
-	for p.skipOp("~") {
-		c.parts = append(c.parts, p.product())
-	}
-	return c
-}
-
-func (p *parser) unary(filters bool) expr {
-	var x expr
-	if p.isOp("-") || p.isOp("+") {
-		t := p.advance()
-		p.push()
-		x = &unaryExpr{t.text[0], p.unary(false), t.line}
-		p.pop()
-	} else {
-		x = p.primary()
-	}
-	x = p.postfix(x)
-	if filters {
-		x = p.filterExpr(x)
-	}
-	return x
-}
-
-func (p *parser) primary() expr {
-	t := p.cur
-	switch t.kind {
-	case tName:
-		p.advance()
-		switch t.text {
-		case "true", "True":
-			return &constExpr{true}
-		case "false", "False":
-			return &constExpr{false}
-		case "none", "None":
-			return &constExpr{nil}
-		}
-		for _, m := range p.macros {
-			switch t.text {
-			case "varargs":
-				m.varargs = true
-			case "kwargs":
-				m.kwargs = true
-			case "caller":
-				m.caller = true
-			}
-		}
-		return &nameExpr{t.text, t.line}
-	case tString:
-		parts := []string{p.advance().text}
-		for p.cur.kind == tString {
-			parts = append(parts, p.advance().text)
-		}
-		return &constExpr{strings.Join(parts, "")}
-	case tNumber:
-		p.advance()
-		return &constExpr{t.num}
-	case tOp:
-		switch t.text {
-		case "(":
-			p.advance()
-			if p.skipOp(")") {
-				return &listExpr{nil, true, t.line}
-			}
-			x := p.tuple(true)
-			p.expectOp(")")
-			return x
-		case "[":
-			p.advance()
-			return &listExpr{p.items("]"), false, t.line}
-		case "{":
-			return p.dict()
-		}
-	}
-	p.fail("unexpected %v", t)
-	return nil
-}
-
-// items parses expressions between commas up to the closing bracket.
-func (p *parser) items(end string) (items []expr) {
-	for !p.skipOp(end) {
-		if len(items) > 0 {
-			p.expectOp(",")
-			if p.skipOp(end) {
-				break
-			}
-		}
-		items = append(items, p.expression(true))
-	}
-	return items
-}
-
-func (p *parser) dict() expr {
-	d := &dictExpr{line: p.advance().line}
-	for !p.skipOp("}") {
-		if len(d.keys) > 0 {
-			p.expectOp(",")
-			if p.skipOp("}") {
-				break
-			}
-		}
-		d.keys = append(d.keys, p.expression(true))
-		p.expectOp(":")
-		d.vals = append(d.vals, p.expression(true))
-	}
-	return d
-}
-
-func (p *parser) postfix(x expr) expr {
-	for p.cur.kind == tOp {
-		switch p.cur.text {
-		case ".":
-			line := p.advance().line
-			if p.cur.kind == tNumber {
-				x = &indexExpr{x, &constExpr{p.advance().num}, line}
-			} else {
-				x = &attrExpr{x, p.expect(tName).text, line}
-			}
-		case "[":
-			line := p.advance().line
-			x = &indexExpr{x, p.subscript(line), line}
-		case "(":
-			x = p.call(x)
-		default:
-			return x
-		}
-	}
-	return x
-}
-
-func (p *parser) call(fn expr) expr {
-	line := p.cur.line
-	return &callExpr{fn, p.callArgs(), line}
-}
-
-func (p *parser) subscript(line int) expr {
-	var items []expr
-	for !p.skipOp("]") {
-		if len(items) > 0 {
-			p.expectOp(",")
-		}
-		items = append(items, p.sliceOrExpr())
-	}
-	if len(items) == 1 {
-		return items[0]
-	}
-	for _, x := range items {
-		if _, ok := x.(*sliceExpr); ok {
-			failAt(line, "TemplateSyntaxError", "a slice must stand alone in its brackets")
-		}
-	}
-	return &listExpr{items, true, line}
-}
-
-func (p *parser) sliceOrExpr() expr {
-	part := func() expr {
-		if p.isOp(":") || p.isOp("]") || p.isOp(",") {
-			return nil
-		}
-		return p.expression(true)
-	}
-	s := &sliceExpr{start: part()}
-	if !p.skipOp(":") {
-		if s.start == nil {
-			p.fail("unexpected %v", p.cur)
-		}
-		return s.start
-	}
-	s.stop = part()
-	if p.skipOp(":") {
-		s.step = part()
-	}
-	return s
-}
-
-func (p *parser) callArgs() (a callArgs) {
-	p.expectOp("(")
-	bad := func(wrong bool) {
-		if wrong {
-			p.fail("invalid order of arguments in a call")
-		}
-	}
-	for first := true; !p.skipOp(")"); first = false {
-		if !first {
-			p.expectOp(",")
-			if p.skipOp(")") {
-				break
-			}
-		}
-		switch {
-		case p.skipOp("*"):
-			bad(a.star != nil || a.dstar != nil)
-			a.star = p.expression(true)
-		case p.skipOp("**"):
-			bad(a.dstar != nil)
-			a.dstar = p.expression(true)
-		case p.cur.kind == tName && p.look().kind == tOp && p.look().text == "=":
-			bad(a.dstar != nil || slices.Contains(a.names, p.cur.text))
-			a.names = append(a.names, p.advance().text)
-			bad(len(a.names) > maxArgs)
-			p.advance()
-			a.kw = append(a.kw, p.expression(true))
-		default:
-			bad(a.star != nil || a.dstar != nil || len(a.names) > 0)
-			a.pos = append(a.pos, p.expression(true))
-		}
-	}
-	return a
-}
-
-func (p *parser) filterExpr(x expr) expr {
-	for {
-		switch {
-		case p.isOp("|"):
-			x = p.filters(x, false)
-		case p.isName("is"):
-			x = p.test(x)
-		case p.isOp("("):
-			x = p.call(x)
-		default:
-			return x
-		}
-	}
-}
-
-// filters parses a chain of filters over x; bare says that the first comes without "|".
-func (p *parser) filters(x expr, bare bool) expr {
-	for bare || p.skipOp("|") {
-		bare = false
-		f := &filterExpr{x: x, line: p.cur.line, name: p.dottedName()}
-		if p.isOp("(") {
-			f.args = p.callArgs()
-		}
-		f.f = filterTable[f.name]
-		p.checkKnown(f.f, "filter", f.name, f.line)
-		x = f
-	}
-	return x
-}
-
-func (p *parser) dottedName() string {
-	name := p.expect(tName).text
-	for p.skipOp(".") {
-		name += "." + p.expect(tName).text
-	}
-	return name
-}
-
-// checkKnown notes unknown filters and tests, which Parse refuses; but in conditional code they fail only when they are reached.
-func (p *parser) checkKnown(f *builtin, what, name string, line int) {
-	if f == nil && p.soft == 0 {
-		p.unknown = append(p.unknown, &Error{Line: line, Kind: "TemplateAssertionError", Msg: "no " + what + " named '" + name + "'"})
-	}
-}
-
-func (p *parser) test(x expr) expr {
-	t := &testExpr{x: x, line: p.advance().line}
-	negated := p.skipName("not")
-	t.name = p.dottedName()
-	switch {
-	case p.isOp("("):
-		t.args = p.callArgs()
-	case p.isName("else"), p.isName("or"), p.isName("and"):
-	case p.isName("is"):
-		p.fail("tests with 'is' cannot be chained")
-	case p.cur.kind == tName, p.cur.kind == tString, p.cur.kind == tNumber, p.isOp("["), p.isOp("{"):
-		t.args.pos = []expr{p.postfix(p.primary())}
-	}
-	t.f = testTable[t.name]
-	p.checkKnown(t.f, "test", t.name, t.line)
-	if negated {
-		return &notExpr{t}
-	}
-	return t
 }

@@ -143,11 +143,11 @@ func TestFromJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := v.(*Dict)
-	if keys := d.Keys(); !slices.Equal(keys, []string{"b", "a"}) {
+	if keys := d.keys; !slices.Equal(keys, []Value{"b", "a"}) {
 		t.Errorf("keys %q", keys)
 	}
 	a, _ := d.Get("a")
-	if items := a.(*List).Items(); len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
+	if items := a.(*List).items; len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
 		t.Errorf("items %v", items)
 	}
 }

@@ -1,23 +1,18 @@
 package template
 
-// expr is a node of an expression; eval gives its value.
-type expr interface{ eval(r *state) Value }
+// expr is a node of an expression.
+type expr interface{ isExpr() }
 
-// stmt is a node of a statement; exec writes its text to r.out.
-type stmt interface{ exec(r *state) flow }
+// stmt is a node of a statement.
+type stmt interface{ isStmt() }
 
-// flow says how a statement ended: loop controls travel up to their loop.
-type flow uint8
-
-const (
-	flowNext flow = iota
-	flowBreak
-	flowContinue
-)
+// target is what a value is assigned to: a name, an attribute of a namespace, or a tuple of targets.
+type target interface{ isTarget() }
 
 // Expressions. line is kept where evaluation itself can fail.
 type (
-	constExpr struct{ v Value }
+	// constExpr is a literal: nil, bool, int, *big.Int (integers beyond int), float64 or string.
+	constExpr struct{ v any }
 	nameExpr  struct {
 		name string
 		line int
@@ -69,8 +64,10 @@ type (
 		x, key expr
 		line   int
 	}
-	sliceExpr struct { // the key of an indexExpr; nil where left out
+	sliceExpr struct { // x[start:stop:step]; nil where left out
+		x                 expr
 		start, stop, step expr
+		line              int
 	}
 	callExpr struct {
 		fn   expr
@@ -80,14 +77,14 @@ type (
 	filterExpr struct {
 		x    expr
 		name string
-		f    *builtin // nil where there is no such filter
+		def  any // what builtinNames gave for the name: nil where there is no such filter
 		args callArgs
 		line int
 	}
 	testExpr struct {
 		x    expr
 		name string
-		f    *builtin
+		def  any // as for filterExpr
 		args callArgs
 		line int
 	}
@@ -115,8 +112,6 @@ type (
 		line  int
 	}
 )
-
-type target interface{ assign(r *state, v Value) }
 
 // Statements.
 type (
@@ -162,8 +157,9 @@ type (
 		scoped bool
 	}
 	// scopeStmt is a body with variables of its own: the tag "generation".
-	scopeStmt struct{ body []stmt }
-	flowStmt  flow // break, continue
+	scopeStmt    struct{ body []stmt }
+	breakStmt    struct{}
+	continueStmt struct{}
 )
 
 // macroDef is the parsed definition of a macro or of a call block's body.
@@ -176,3 +172,40 @@ type macroDef struct {
 	varargs, kwargs, caller bool
 	line                    int
 }
+
+func (*constExpr) isExpr()   {}
+func (*nameExpr) isExpr()    {}
+func (*listExpr) isExpr()    {}
+func (*dictExpr) isExpr()    {}
+func (*unaryExpr) isExpr()   {}
+func (*binExpr) isExpr()     {}
+func (*notExpr) isExpr()     {}
+func (*andExpr) isExpr()     {}
+func (*orExpr) isExpr()      {}
+func (*condExpr) isExpr()    {}
+func (*compareExpr) isExpr() {}
+func (*concatExpr) isExpr()  {}
+func (*attrExpr) isExpr()    {}
+func (*indexExpr) isExpr()   {}
+func (*sliceExpr) isExpr()   {}
+func (*callExpr) isExpr()    {}
+func (*filterExpr) isExpr()  {}
+func (*testExpr) isExpr()    {}
+func (*bodyExpr) isExpr()    {}
+
+func (*dataStmt) isStmt()     {}
+func (*outputStmt) isStmt()   {}
+func (*ifStmt) isStmt()       {}
+func (*forStmt) isStmt()      {}
+func (*setStmt) isStmt()      {}
+func (*withStmt) isStmt()     {}
+func (*macroStmt) isStmt()    {}
+func (*callStmt) isStmt()     {}
+func (*blockStmt) isStmt()    {}
+func (*scopeStmt) isStmt()    {}
+func (*breakStmt) isStmt()    {}
+func (*continueStmt) isStmt() {}
+
+func (nameTarget) isTarget()   {}
+func (*attrTarget) isTarget()  {}
+func (*tupleTarget) isTarget() {}
