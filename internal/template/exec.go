@@ -1,6 +1,7 @@
 package template
 
 import (
+	"slices"
 	"time"
 )
 
@@ -135,7 +136,7 @@ func (r *state) callBlock(s *callStmt) {
 	caller := &macro{r: r, def: s.caller, scope: r.scope, caller: true}
 	fn := r.eval(s.call.fn)
 	a := r.args(&s.call.args)
-	a.names, a.kw = append(a.names, "caller"), append(a.kw, caller)
+	a.names, a.kw = append(slices.Clip(a.names), "caller"), append(a.kw, caller)
 	r.line = s.call.line
 	r.write(r.textOf(r.call(fn, a)))
 }
