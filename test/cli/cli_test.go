@@ -542,8 +542,12 @@ func TestTerminalChatHistory(t *testing.T) {
 	x.expect("> ")
 	x.send("one\\\r")
 	x.expect("… ")
+	answered := func() { // the line was taken, and the editor asks for the next: what is typed before may go elsewhere
+		x.expect("\x1b[?2004l")
+		x.expect("\x1b[?2004h")
+	}
 	x.send("two\r")
-	x.expect("> ")
+	answered()
 	x.send("dropped\\\r")
 	x.expect("… ")
 	x.send("more\x03")
@@ -551,10 +555,9 @@ func TestTerminalChatHistory(t *testing.T) {
 	x.send("\x1b[A")
 	x.expect("one⏎two")
 	x.send(" three\r")
-	x.expect("> ")
+	answered()
 	x.send("/save " + saved + "\r")
-	x.expect("chat.json")
-	x.expect("\x1b[?2004h")
+	answered()
 	x.send("\x04")
 	if code := x.wait(); code != 0 {
 		t.Errorf("code %d, %q", code, x.output())
