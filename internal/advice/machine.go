@@ -113,10 +113,9 @@ func Surveyed(s *topo.Survey) (Machine, error) {
 	if x.Nodes = max(1, nodes); x.Nodes%x.Sockets != 0 {
 		x.Nodes = x.Sockets
 	}
-	if n := len(s.ISA.Tiers); n > 0 {
-		x.ISA = s.ISA.Tiers[n-1]
-	}
-	if x.ISA == isa.VNNI.String() && !slices.Contains(s.ISA.Features, "avx512_bf16") {
+	best := s.ISA.Best()
+	x.ISA = best.String()
+	if best == isa.VNNI && !s.ISA.Uses(isa.FeatAVX512BF16) {
 		x.OpsPerCycle = map[string]float64{measure.BF16: 64} // by float32
 	}
 	x.Limit, _ = s.Machine.Memory()

@@ -135,17 +135,18 @@ const (
 // cycle is how many operations of a kind a core does per cycle at most; a multiplication and an addition are two.
 type cycle struct {
 	ops    map[string]float64
+	madd   bool // integers are multiplied without VNNI
 	Source string
 }
 
 // cycles of the ISA tiers, AVX-512 with two full-width ports.
 var cycles = map[isa.Tier]cycle{
-	isa.Go:      {kinds(4, 4, 4), "stated: scalar, two multiply-adds a cycle"},
-	isa.AVX2:    {kinds(128, 32, 32), "published instruction tables: two ymm FMA or VPMADDUBSW a cycle"},
-	isa.AVXVNNI: {kinds(128, 32, 32), "published instruction tables: two ymm VPDPBUSD a cycle"},
-	isa.AVX512:  {kinds(128, 64, 64), "two zmm FMA a cycle; integers in 256 bits, as the kernels do"},
-	isa.VNNI:    {kinds(256, 128, 64), "measured on Zen 5 (ckbench roofline): 1.09 TOP/s, 546, 273 GOP/s at 4.26 GHz"},
-	isa.AMX:     {kinds(2048, 1024, 64), "published by Intel: 2048 INT8, 1024 BF16 operations per cycle and core"},
+	isa.Go:      {kinds(4, 4, 4), false, "stated: scalar, two multiply-adds a cycle"},
+	isa.AVX2:    {kinds(128, 32, 32), true, "published instruction tables: two ymm FMA or VPMADDUBSW a cycle"},
+	isa.AVXVNNI: {kinds(128, 32, 32), false, "published instruction tables: two ymm VPDPBUSD a cycle"},
+	isa.AVX512:  {kinds(128, 64, 64), true, "two zmm FMA a cycle; integers in 256 bits, as the kernels do"},
+	isa.VNNI:    {kinds(256, 128, 64), false, "measured on Zen 5 (ckbench roofline): 1.09 TOP/s, 546, 273 GOP/s at 4.26 GHz"},
+	isa.AMX:     {kinds(2048, 1024, 64), false, "published by Intel: 2048 INT8, 1024 BF16 operations per cycle and core"},
 }
 
 func kinds(int8, bf16, f32 float64) map[string]float64 {

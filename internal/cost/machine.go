@@ -148,7 +148,7 @@ func (m *Machine) Check() error {
 const avx512BF16 = "avx512_bf16"
 
 // KernelTier is the tier of the kernels that would run: the machine's, or the best below it for which there are some.
-func (m Machine) KernelTier() isa.Tier { return min(m.tier, isa.VNNI) }
+func (m Machine) KernelTier() isa.Tier { return m.tier.WithKernels() }
 
 // Limits are the roofs that the workers of a walk share.
 type Limits struct {
@@ -208,7 +208,7 @@ func (m Machine) Peak(tier isa.Tier, kind string, n int) float64 {
 // nodes.
 func (m Machine) Limits(tier isa.Tier, n int) Limits {
 	cores := min(n, m.Cores)
-	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}, Madd: tier == isa.AVX2 || tier == isa.AVX512}
+	l := Limits{Workers: n, Sockets: blocks(cores*m.Sockets, m.Cores), Peak: map[string]float64{}, Madd: cycles[tier].madd}
 	if m.ThreadsRead > 0 {
 		l.Read, l.Core = m.ThreadsRead, m.ThreadsRead/float64(n)
 	} else {

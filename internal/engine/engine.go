@@ -157,9 +157,6 @@ func (e *Engine) machine() error {
 		if err == nil {
 			err = isa.Check(t, f)
 		}
-		if err == nil && t > isa.VNNI {
-			err = fmt.Errorf("tier %s has no kernels yet; use vnni", t)
-		}
 		if errors.Is(err, isa.ErrMissing) {
 			err = fmt.Errorf("%w; use %s, the best one here", err, e.Tier)
 		}

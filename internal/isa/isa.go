@@ -7,6 +7,7 @@ package isa
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,23 +24,21 @@ const (
 	AMX                 // VNNI and tiles with INT8 and BF16; reserved: detected, no kernels yet
 )
 
-var tierNames = [...]string{"go", "avx2", "avxvnni", "avx512", "vnni", "amx"}
-
 func (t Tier) String() string {
-	if t < 0 || int(t) >= len(tierNames) {
+	if !t.known() {
 		return fmt.Sprintf("tier(%d)", int(t))
 	}
-	return tierNames[t]
+	return tiers[t].name
 }
+
+func (t Tier) known() bool { return t >= Go && int(t) < len(tiers) }
 
 // Parse is the inverse of String.
 func Parse(name string) (Tier, error) {
-	for i, s := range tierNames {
-		if s == name {
-			return Tier(i), nil
-		}
+	if t := slices.Index(Names(), name); t >= 0 {
+		return Tier(t), nil
 	}
-	return Go, fmt.Errorf("unknown instruction set tier %q; known are %s", name, strings.Join(tierNames[:], ", "))
+	return Go, fmt.Errorf("unknown instruction set tier %q; known are %s", name, strings.Join(Names(), ", "))
 }
 
 // Features is a set of CPU features that may be used, as bits.
@@ -94,18 +93,52 @@ const (
 	needVNNI   = needAVX512 | FeatAVX512VNNI
 )
 
-// needs are the features that a tier's kernels may use without asking.
-var needs = [...]Features{
-	Go:      0,
-	AVX2:    needAVX2,
-	AVXVNNI: needAVX2 | FeatAVXVNNI,
-	AVX512:  needAVX512,
-	VNNI:    needVNNI,
-	AMX:     needVNNI | FeatAMXTile | FeatAMXInt8 | FeatAMXBF16 | FeatAMXState,
+// tiers is the table of tiers. What kernels there are for their features is in internal/kernel.
+var tiers = [...]struct {
+	name     string
+	needs    Features // that kernels may use without asking
+	may      Features // that kernels use as well where the CPU has them
+	reserved bool     // found and named, but ck has no kernels for it yet
+}{
+	Go:      {name: "go"},
+	AVX2:    {name: "avx2", needs: needAVX2},
+	AVXVNNI: {name: "avxvnni", needs: needAVX2 | FeatAVXVNNI},
+	AVX512:  {name: "avx512", needs: needAVX512},
+	VNNI:    {name: "vnni", needs: needVNNI, may: FeatAVX512BF16},
+	AMX:     {name: "amx", needs: needVNNI | FeatAMXTile | FeatAMXInt8 | FeatAMXBF16 | FeatAMXState, may: FeatAVX512BF16, reserved: true},
 }
 
-// bestWithKernels is the highest tier for which ck has kernels.
-const bestWithKernels = VNNI
+// Tiers lists all tiers in ascending order.
+func Tiers() []Tier {
+	ts := make([]Tier, len(tiers))
+	for i := range ts {
+		ts[i] = Tier(i)
+	}
+	return ts
+}
+
+// Names are those of all tiers in ascending order.
+func Names() []string {
+	names := make([]string, len(tiers))
+	for i, t := range tiers {
+		names[i] = t.name
+	}
+	return names
+}
+
+// Use is what the kernels of tier t use on a machine with features f: those that it needs, and those that it takes where they are.
+func (t Tier) Use(f Features) Features { return tiers[t].needs | tiers[t].may&f }
+
+// Reserved tells that there are no kernels for t yet.
+func (t Tier) Reserved() bool { return tiers[t].reserved }
+
+// WithKernels is t, or the best tier below it for which there are kernels.
+func (t Tier) WithKernels() Tier {
+	for t.Reserved() {
+		t--
+	}
+	return t
+}
 
 // ErrMissing is in errors of tiers that need what this machine does not have.
 var ErrMissing = errors.New("is missing")
@@ -117,17 +150,17 @@ func (missing) Is(target error) bool { return target == ErrMissing }
 
 // Check says why tier t cannot be used on a machine with features f, or nil.
 func Check(t Tier, f Features) error {
-	if t < Go || int(t) >= len(needs) {
+	if !t.known() {
 		return fmt.Errorf("%v is no instruction set tier", t)
 	}
 	if t > Go && !built {
 		return fmt.Errorf("tier %v: this program was built without assembly, only tier go is in it", t)
 	}
-	if lacks := needs[t] &^ f; lacks != 0 {
+	if lacks := tiers[t].needs &^ f; lacks != 0 {
 		return missing{fmt.Errorf("tier %v: this CPU lacks %s", t, strings.Join(lacks.Names(), ", "))}
 	}
-	if t > bestWithKernels {
-		return fmt.Errorf("tier %v: there are no kernels for it yet; use %v", t, bestWithKernels)
+	if t.Reserved() {
+		return fmt.Errorf("tier %v: there are no kernels for it yet; use %v", t, t.WithKernels())
 	}
 	return nil
 }
@@ -135,7 +168,7 @@ func Check(t Tier, f Features) error {
 // Available lists the tiers that can be used, in ascending order; go is always there.
 func Available(f Features) []Tier {
 	var ts []Tier
-	for t := Go; int(t) < len(needs); t++ {
+	for _, t := range Tiers() {
 		if Check(t, f) == nil {
 			ts = append(ts, t)
 		}

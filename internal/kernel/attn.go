@@ -8,7 +8,6 @@ import (
 
 	"ck/asm/attn"
 	"ck/asm/elem"
-	"ck/internal/isa"
 	"ck/internal/quant"
 )
 
@@ -27,17 +26,6 @@ const (
 type AttnTable struct {
 	w  attn.Width
 	ew elem.Width
-}
-
-// attnFor is the table of tier t: avx2 and avxvnni use 256 bits, avx512, vnni and amx 512.
-func attnFor(t isa.Tier) AttnTable {
-	switch {
-	case !attn.Built || t == isa.Go:
-		return AttnTable{attn.Go, elem.Go}
-	case t == isa.AVX2 || t == isa.AVXVNNI:
-		return AttnTable{attn.W256, elem.W256}
-	}
-	return AttnTable{attn.W512, elem.W512}
 }
 
 // KVFormat says how a block of 64 positions of one KV head is stored, and attends over such blocks. It is read-only.

@@ -128,7 +128,7 @@ func BenchmarkElem(b *testing.B) {
 	r := rand.New(rand.NewPCG(2, 2))
 	x, w, dst := randRow(r, n), randRow(r, n), make([]float32, n)
 	for _, tier := range vectorTiers() {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		for _, kind := range []ActKind{ActBF16, ActQ8, ActQ8K} {
 			a := MakeAct(kind, AllSums, make([]byte, ActBytes(kind, AllSums, 1, n)), 1, n)
 			b.Run(fmt.Sprintf("Quantize/isa=%v/act=%v/K=%d", tier, kind, n), func(b *testing.B) {

@@ -29,7 +29,7 @@ func vectorTiers() []isa.Tier {
 
 func kvFormat(t testing.TB, tier isa.Tier, typ quant.Type, d, dv int) *KVFormat {
 	t.Helper()
-	tab := attnFor(tier)
+	tab := attnOf(tier)
 	f, err := tab.KV(typ, d, dv)
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +462,7 @@ func TestKVStoreNotFinite(t *testing.T) {
 }
 
 func TestKVRefusesTypes(t *testing.T) {
-	tab := attnFor(isa.Go)
+	tab := attnOf(isa.Go)
 	for _, typ := range []quant.Type{quant.Q4_K, quant.I8, 999} {
 		if _, err := tab.KV(typ, 64, 64); err == nil {
 			t.Errorf("%v: no error", typ)

@@ -4,22 +4,10 @@ import (
 	"math"
 
 	"ck/asm/elem"
-	"ck/internal/isa"
 )
 
 // ElemTable holds the elementwise operations of a tier; its methods are documented, with error bounds, in asm/elem.
 type ElemTable struct{ w elem.Width }
-
-// elemFor is the table of tier t: avx2 and avxvnni use 256 bits, avx512, vnni and amx 512.
-func elemFor(t isa.Tier) ElemTable {
-	switch {
-	case !elem.Built || t == isa.Go:
-		return ElemTable{elem.Go}
-	case t == isa.AVX2 || t == isa.AVXVNNI:
-		return ElemTable{elem.W256}
-	}
-	return ElemTable{elem.W512}
-}
 
 // NormScale is 1/sqrt(mean of squares of x + eps), the factor of RMSNorm; it is 1/sqrt(eps) for an empty x.
 func (t *ElemTable) NormScale(x []float32, eps float32) float32 {

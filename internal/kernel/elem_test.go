@@ -51,7 +51,7 @@ func eachTier(t *testing.T, f func(t *testing.T, tab *ElemTable, r *rand.Rand, n
 	for _, tier := range vectorTiers() {
 		for _, n := range elemLens {
 			t.Run(fmt.Sprint(tier, "/n=", n), func(t *testing.T) {
-				tab := elemFor(tier)
+				tab := elemOf(tier)
 				f(t, &tab, rand.New(rand.NewPCG(7, uint64(n))), n)
 			})
 		}
@@ -138,7 +138,7 @@ func TestGates(t *testing.T) {
 	}
 	dst := make([]float32, len(x))
 	for _, tier := range vectorTiers() {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		tab.SiLUMul(dst, x, one)
 		for i, v := range dst {
 			within(t, fmt.Sprint(tier, ": silu of ", x[i]), i, v, silu64(float64(x[i])), 4, 0x1p-110)
@@ -189,7 +189,7 @@ func TestGates(t *testing.T) {
 
 func TestRope(t *testing.T) {
 	for _, tier := range vectorTiers() {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		for _, h := range []int{0, 1, 4, 15, 16, 17, 20, 32, 40, 48, 64, 128} {
 			for _, neox := range []bool{false, true} {
 				r := rand.New(rand.NewPCG(8, uint64(h)))
@@ -254,7 +254,7 @@ func TestElemBits(t *testing.T) {
 				if tier == isa.Go && !op.goToo {
 					continue
 				}
-				tab := elemFor(tier)
+				tab := elemOf(tier)
 				got := make([]float32, n)
 				op.run(&tab, got)
 				for i, v := range got {
@@ -277,7 +277,7 @@ func TestElemOrder(t *testing.T) {
 	fma32 := func(x, y, z float32) float32 { return float32(float64(x)*float64(y) + float64(z)) }
 	r := rand.New(rand.NewPCG(14, 14))
 	for _, tier := range vectorTiers()[1:] {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		for _, n := range []int{6, 16, 80, 1000} {
 			x, c, s := randRow(r, n), randRow(r, n/2), randRow(r, n/2)
 			var lanes [16]float32
@@ -323,7 +323,7 @@ func TestElemOrder(t *testing.T) {
 func TestConversions(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 12))
 	for _, tier := range vectorTiers() {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		// Every 16-bit pattern widens as package quant says.
 		h := make([]uint16, 1<<16)
 		for i := range h {
@@ -386,7 +386,7 @@ func actBytes(t *testing.T, tier isa.Tier, kind ActKind, x [][]float32, pieces i
 		mem[i] = 0xee
 	}
 	a := MakeAct(kind, AllSums, mem[:ActBytes(kind, AllSums, m, k)], m, k)
-	tab := elemFor(tier)
+	tab := elemOf(tier)
 	for r, row := range x {
 		for k0 := 0; k0 < k; {
 			k1 := k
@@ -514,7 +514,7 @@ func checkAct(t *testing.T, a *Act, x [][]float32) {
 
 func TestElemAllocatesNothing(t *testing.T) {
 	for _, tier := range vectorTiers() {
-		tab := elemFor(tier)
+		tab := elemOf(tier)
 		x, w := make([]float32, 100), make([]float32, 100)
 		mem := make([]byte, ActBytes(ActQ8, AllSums, 1, 100))
 		a := MakeAct(ActQ8, AllSums, mem, 1, 100)

@@ -10,7 +10,7 @@ import (
 // Soft caps of all lengths against float64, on every tier; what is not finite is NaN and changes no neighbour.
 func TestSoftcap(t *testing.T) {
 	for _, tier := range isa.Available(isa.Detect()) {
-		tbl := attnFor(tier)
+		tbl := attnOf(tier)
 		var s AttnScratch
 		for _, n := range []int{0, 1, 63, 64, 65, 511, 512, 513, 1100} {
 			x, want := make([]float32, n), make([]float64, n)

@@ -43,13 +43,12 @@ type Format struct {
 
 // For is the table of tier t on a machine with features f, which must allow the tier (isa.Check). Tables are made once at start.
 func For(t isa.Tier, f isa.Features) *Table {
-	sets := setsOf(t, f)
-	tab := &Table{Tier: t, ElemTable: elemFor(t), AttnTable: attnFor(t)}
+	r := routinesOf(t, f)
+	tab := &Table{Tier: t, ElemTable: ElemTable{r.elem}, AttnTable: AttnTable{r.attn, r.elem}}
 	for act := range tab.formats {
 		for i := range tab.formats[act] {
 			if qt := quant.Type(i); qt.Known() {
-				tab.formats[act][i] = makeFormat(qt, ActFor(qt, act == 1), sets)
-				tab.formats[act][i].packer = packerOf(t)
+				tab.formats[act][i] = makeFormat(qt, ActFor(qt, act == 1), &r)
 			}
 		}
 	}
@@ -75,36 +74,6 @@ func (t *Table) NewScratch() *Scratch {
 }
 
 func (t *Table) NewAttnScratch() *AttnScratch { return &AttnScratch{noPf: t.noPf} }
-
-// setsOf lists the sets of dot kernels of a tier, best first; a layout without a kernel in one set uses the next one's.
-func setsOf(t isa.Tier, f isa.Features) []*dot.Set {
-	switch t {
-	case isa.Go:
-		return []*dot.Set{&dot.Go}
-	case isa.AVX2:
-		return []*dot.Set{&dot.AVX2, &dot.Go}
-	case isa.AVXVNNI:
-		return []*dot.Set{&dot.AVXVNNI, &dot.AVX2, &dot.Go}
-	case isa.AVX512:
-		return []*dot.Set{&dot.AVX512, &dot.AVX2, &dot.Go}
-	}
-	sets := []*dot.Set{&dot.VNNI, &dot.AVX512, &dot.AVX2, &dot.Go}
-	if f.Has(isa.FeatAVX512BF16) {
-		sets = append([]*dot.Set{&dot.AVX512BF16}, sets...)
-	}
-	return sets
-}
-
-// packerOf is how a tier packs panels.
-func packerOf(t isa.Tier) dot.Packer {
-	switch {
-	case t == isa.Go:
-		return dot.PackGo
-	case t < isa.AVX512:
-		return dot.PackAVX2
-	}
-	return dot.PackAVX512
-}
 
 // layouts are the types with panels of their own and the form of activations that their kernels read.
 var layouts = map[quant.Type]struct {
@@ -152,8 +121,8 @@ const recodeElems = 2048
 // recoded holds rewritten blocks of 16 rows.
 var recoded = sync.Pool{New: func() any { return new([16][recodeElems / 32 * 34]byte) }}
 
-func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
-	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true}
+func makeFormat(t quant.Type, act ActKind, r *routines) Format {
+	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true, packer: r.pack, fold: r.fold}
 	if l, ok := layouts[t]; ok && l.act == act {
 		f.layout, f.Direct, f.Sums = l.layout, false, sums[l.layout]
 		switch {
@@ -163,18 +132,11 @@ func makeFormat(t quant.Type, act ActKind, sets []*dot.Set) Format {
 			f.recode = quant.ToQ8_0
 		}
 	}
-	for i := len(sets) - 1; i >= 0; i-- { // the best set that has it is the last to be seen
-		if k := sets[i].Of[f.layout]; k.Gemv != nil {
-			f.kernels = k
-		}
-	}
+	f.kernels = r.dot[f.layout]
 	f.ahead = prefetchNear
 	switch f.layout {
 	case dot.F32, dot.F16, dot.BF16, dot.Q5_0, dot.Q5_1, dot.Q5_K:
 		f.ahead = prefetchFar
-	}
-	if f.fold = dot.Fold; len(sets) == 1 {
-		f.fold = dot.GoFold
 	}
 	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
 	if f.layout == dot.BF16 {

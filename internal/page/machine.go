@@ -191,7 +191,7 @@ func (p maker) isa() section {
 	if len(s.ISA.Tiers) == 0 {
 		return sec
 	}
-	best := s.ISA.Tiers[len(s.ISA.Tiers)-1]
+	best := s.ISA.Best().String()
 	sec.add("tiers", strings.Join(s.ISA.Tiers, " ")+"; "+best+" would be chosen")
 	t := table("activations", "kernels", "weights")
 	for _, k := range kernelRows() {
@@ -199,7 +199,7 @@ func (p maker) isa() section {
 		switch {
 		case k.direct:
 			tier += ", decoded to float32 first"
-		case k.act == kernel.ActBF16 && best == isa.VNNI.String() && slices.Contains(s.ISA.Features, isa.FeatAVX512BF16.String()):
+		case k.act == kernel.ActBF16 && s.ISA.Uses(isa.FeatAVX512BF16):
 			tier += " with AVX-512 BF16"
 		}
 		t.Rows = append(t.Rows, []string{activations[k.act], tier, k.types})

@@ -180,6 +180,21 @@ type ISA struct {
 	Tiles    *isa.Tiles // the shape of AMX's registers, where a CPUID dump tells it
 }
 
+// Best is the tier that ck chooses; isa.Go if nothing tells.
+func (x ISA) Best() isa.Tier {
+	if len(x.Tiers) == 0 {
+		return isa.Go
+	}
+	t, err := isa.Parse(x.Tiers[len(x.Tiers)-1])
+	if err != nil {
+		panic(err) // Tiers are names that isa gave
+	}
+	return t
+}
+
+// Uses reports whether the kernels of the best tier use the features f here.
+func (x ISA) Uses(f isa.Features) bool { return x.Best().Use(isa.FromNames(x.Features)).Has(f) }
+
 // An Accelerator is a DSA or IAA device of the idxd driver: /sys/bus/dsa/devices/{dsa,iax}*. Names of fields are those of its attributes.
 type Accelerator struct {
 	Name, Type, State                string // "dsa0"; "dsa" or "iax"; "disabled", "enabled", "halted"
