@@ -1,9 +1,7 @@
 package test
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,24 +102,11 @@ func mustFail(t *testing.T, file, from, to, pkg, tests, says string) {
 	if n := strings.Count(string(b), from); n != 1 {
 		t.Fatalf("%s has %q %d times, not once; renew this row", file, from, n)
 	}
-	dir := t.TempDir()
-	mutant, overlay := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json")
-	j, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string][]byte{mutant: []byte(strings.Replace(string(b), from, to, 1)), overlay: j} {
-		if err := os.WriteFile(name, data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command("go", "test", "-short", "-count=1", "-overlay", overlay, "-run", tests, pkg)
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
+	out, err := overlaid(t, root, file, strings.Replace(string(b), from, to, 1), "test", "-short", "-count=1", "-run", tests, pkg)
 	switch {
 	case err == nil:
 		t.Errorf("nobody noticed:\n%s", out)
-	case !strings.Contains(string(out), says):
+	case !strings.Contains(out, says):
 		t.Errorf("the mutant does not build or run:\n%s", out)
 	default:
 		t.Logf("%.300s", out)

@@ -180,6 +180,9 @@ func TestDefaults(t *testing.T) {
 		{"expert_count", small(4, 24, 32), func(*facts) {}, ""},
 		{"attn_logit_softcapping", gemma.with("final_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{50, 7} }, "50"},
 		{"final_logit_softcapping", gemma.with("attn_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{7, 30} }, "30"},
+		{"attention.sliding_window", small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).
+			with("attn_logit_softcapping", 7.0, "final_logit_softcapping", 8.0),
+			func(f *facts) { f.Windows, f.Caps = [2]int{4096, 0}, [2]float64{7, 8} }, "4096"},
 		{"", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, math.Pow(1e4, -1.0/12) }, ""},
 		{"rope.freq_base_swa", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, f.Freq1 }, ""},
 	} {

@@ -8,7 +8,7 @@ import (
 // gemma2 is Gemma 2 (Gemma team 2024, arXiv:2408.00118): a scaled embedding, norms before and behind each block, a GELU gate, soft caps of
 // scores and logits, and a window in every other layer, the first one among them.
 func gemma2(b *builder) {
-	windows, _ := b.windowsOf(func(layer int) bool { return layer%2 == 0 })
+	windows, _ := b.windowsOf(b.window(4096, "that of gemma 2, whose first files do not say it"), func(layer int) bool { return layer%2 == 0 })
 	att := b.attention(windows, b.rotate(halves))
 	att.cap = b.float("attn_logit_softcapping")
 	if scale, ok := b.given("attention.scale"); ok {

@@ -7,16 +7,29 @@ import (
 
 // windows is the sliding window of each layer, 0 for none: of all layers where the file has no pattern.
 func (b *builder) windows() []int {
-	out, ok := b.windowsOf(func(int) bool { return true })
+	out, ok := b.windowsOf(b.size("attention.sliding_window"), func(int) bool { return true })
 	if !ok && slices.Max(out) > 0 {
 		b.relied("attention.sliding_window_pattern")
 	}
 	return out
 }
 
+// window is the length of the sliding windows of a family that has them in all its models: files that do not say it have length.
+func (b *builder) window(length int, why string) int {
+	const name = "attention.sliding_window"
+	w, ok := b.given(name)
+	switch {
+	case !ok:
+		b.note(name, fmt.Sprint(length), why)
+		return length
+	case w == 0:
+		b.fail(fmt.Errorf("%s.%s: is 0, but %s has layers with a window; %s", b.arch, name, b.arch, Remedy))
+	}
+	return int(w)
+}
+
 // windowsOf is the sliding window of each layer, of those for which has is true where the file has no pattern; given reports whether it has.
-func (b *builder) windowsOf(has func(layer int) bool) (of []int, given bool) {
-	window := b.size("attention.sliding_window")
+func (b *builder) windowsOf(window int, has func(layer int) bool) (of []int, given bool) {
 	pattern, ok := b.bools("attention.sliding_window_pattern")
 	out := make([]int, b.layers)
 	switch {

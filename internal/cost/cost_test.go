@@ -569,3 +569,18 @@ func TestArenaIsReused(t *testing.T) {
 		t.Errorf("arenas of %d and %d bytes for one and two workers", arena[1], arena[2])
 	}
 }
+
+// Every tier has its row of operations per cycle; without one a machine would have no arithmetic at all.
+func TestEveryTierHasItsCycle(t *testing.T) {
+	for _, tier := range isa.Tiers() {
+		c, ok := cycles[tier]
+		if !ok || c.Source == "" {
+			t.Errorf("cycles has no row for %v (%d)", tier, tier)
+		}
+		for _, k := range []string{measure.Int8, measure.BF16, measure.F32} {
+			if c.ops[k] <= 0 {
+				t.Errorf("%v does %g operations of %s per cycle", tier, c.ops[k], k)
+			}
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/quant"
 	"ck/internal/synth"
+	"ck/internal/testkit"
 	"ck/internal/tokenizer"
 )
 
@@ -46,6 +47,9 @@ var tinyModels = map[string]map[string]any{
 		"llama.rope.scaling.attn_factor": float32(1.25)},
 	"linear scaling of old files": {"llama.rope.scale_linear": float32(2)},
 }
+
+// familyModels are reference models whose families have keys of their own, by architecture, with the keys that are set beside the file's.
+var familyModels = map[string]map[string]any{"gemma2": {"gemma2.attention.scale": float32(0.25)}, "olmo2": {}}
 
 // spmTokens is a SentencePiece vocabulary: unknown, BOS, EOS, the bytes, words.
 var spmTokens, spmTypes = func() (text []string, kind []int32) {
@@ -74,7 +78,12 @@ func tinyWeights(t testing.TB) *gguf.Model {
 // tinyGGUF is the file of one of the models, with one key changed; nil takes it away.
 func tinyGGUF(t testing.TB, more map[string]any, key string, value any) []byte {
 	t.Helper()
-	m := tinyWeights(t)
+	return damaged(t, tinyWeights(t), more, key, value)
+}
+
+// damaged is the file of a model with keys set, one of them to a wrong value.
+func damaged(t testing.TB, m *gguf.Model, more map[string]any, key string, value any) []byte {
+	t.Helper()
 	values := map[string]any{}
 	for _, k := range m.KV.Keys() {
 		values[k] = m.KV.Value(k)
@@ -189,6 +198,8 @@ var legal = map[string]string{
 	"tokenizer.chat_template unknown":       "any text is a template",
 	"tokenizer.chat_template.other unknown": "any text is a template",
 	"llama.expert_count zero":               "no experts: what it was",
+	"gemma2.attn_logit_softcapping zero":    "no caps",
+	"gemma2.final_logit_softcapping zero":   "no caps",
 	"tokenizer.ggml.bos_token_id zero":      "an id like others",
 	"tokenizer.ggml.eos_token_id zero":      "an id like others",
 	"tokenizer.ggml.unknown_token_id zero":  "what it was",
@@ -205,21 +216,21 @@ var legal = map[string]string{
 // by a line that names the key, or the value is on the list of legal ones.
 func TestDamagedGGUF(t *testing.T) {
 	cases, silent, seen := 0, 0, map[string]bool{}
-	for name, more := range tinyModels {
-		if err := useGGUF(tinyGGUF(t, more, "", nil)); err != nil {
+	each := func(name string, model *gguf.Model, more map[string]any, which func(key string) bool) {
+		if err := useGGUF(damaged(t, model, more, "", nil)); err != nil {
 			t.Fatalf("%s, undamaged: %v", name, err)
 		}
-		m, err := gguf.FromBytes("tiny", tinyGGUF(t, more, "", nil))
+		m, err := gguf.FromBytes("tiny", damaged(t, model, more, "", nil))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range m.KV.Keys() {
-			if _, ok := more[key]; !ok && len(more) > 0 {
-				continue // damaged in the synthesized one
+			if !which(key) {
+				continue
 			}
 			for damage, value := range damages(m.KV.Value(key)) {
 				cases++
-				err := useGGUF(tinyGGUF(t, more, key, value))
+				err := useGGUF(damaged(t, model, more, key, value))
 				names := []string{key}
 				if key == "tokenizer.ggml.tokens" {
 					names = append(names, "tokenizer.ggml.token_type") // which has another length then
@@ -236,12 +247,32 @@ func TestDamagedGGUF(t *testing.T) {
 			}
 		}
 	}
+	for name, more := range tinyModels {
+		each(name, tinyWeights(t), more, func(key string) bool { // the others are damaged in the synthesized one
+			_, ok := more[key]
+			return ok || len(more) == 0
+		})
+	}
+	for arch, more := range familyModels {
+		each(arch, familyModel(t, arch), more, func(key string) bool { return strings.HasPrefix(key, arch+".") })
+	}
 	for k := range legal {
 		if !seen[k] {
 			t.Errorf("%s is on the list of legal changes, and is refused", k)
 		}
 	}
 	t.Logf("%d damaged files, %d silent", cases, silent)
+}
+
+// familyModel is the reference model of a family.
+func familyModel(t testing.TB, arch string) *gguf.Model {
+	t.Helper()
+	m, err := gguf.Open(testkit.Data(t, "models/"+arch+"/model.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
 }
 
 // asked remembers the keys that readers ask for.
@@ -276,11 +307,29 @@ func (a asked) Shape(tensor string) (rows, cols int, ok bool) {
 // Every key that the architectures and the tokenizer ask for is one that TestDamagedGGUF damages.
 func TestDamagedKeysAreAll(t *testing.T) {
 	known, keys := map[string]bool{}, map[string]bool{}
+	var models []*gguf.Model
 	for _, more := range tinyModels {
 		m, err := gguf.FromBytes("tiny", tinyGGUF(t, more, "", nil))
 		if err != nil {
 			t.Fatal(err)
 		}
+		models = append(models, m)
+	}
+	for arch, more := range familyModels {
+		m, err := gguf.FromBytes(arch, damaged(t, familyModel(t, arch), more, "", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		models = append(models, m)
+	}
+	// Keys that all families read are damaged for llama; those of a family's own for it.
+	shared := func(key string) string {
+		if arch, rest, ok := strings.Cut(key, "."); ok && familyModels[arch] != nil && known["llama."+rest] {
+			return "llama." + rest
+		}
+		return key
+	}
+	for _, m := range models {
 		for _, k := range m.KV.Keys() {
 			known[k] = true
 		}
@@ -293,7 +342,7 @@ func TestDamagedKeysAreAll(t *testing.T) {
 		}
 	}
 	for k := range keys {
-		if !known[k] {
+		if k = shared(k); !known[k] {
 			t.Errorf("%s is read, and no model of tinyModels has it", k)
 		}
 	}

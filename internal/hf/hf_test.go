@@ -342,6 +342,58 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
+// What Gemma2ForCausalLM says of its own: caps of scores and logits, the scale of queries, a window in every other layer.
+func TestGemma2Keys(t *testing.T) {
+	gemma := with(small(), "architectures", []string{"Gemma2ForCausalLM"}, "num_hidden_layers", 3, "head_dim", 4, "query_pre_attn_scalar", 4,
+		"attn_logit_softcapping", 20.0, "final_logit_softcapping", 10.0, "sliding_window", 16)
+	every := map[string]any{"attn_logit_softcapping": float32(20), "final_logit_softcapping": float32(10), "attention.scale": nil,
+		"attention.sliding_window": uint32(16), "attention.sliding_window_pattern": []bool{true, false, true}}
+	for _, c := range []struct {
+		config map[string]any
+		want   map[string]any // beside every
+	}{
+		{gemma, nil},
+		{with(gemma, "query_pre_attn_scalar", 16), map[string]any{"attention.scale": float32(0.25)}},
+		{with(gemma, "query_pre_attn_scalar", nil), map[string]any{"attention.scale": float32(1) / 16}},
+		{with(gemma, "attn_logit_softcapping", nil), map[string]any{"attn_logit_softcapping": float32(0)}},
+		{with(gemma, "final_logit_softcapping", nil), map[string]any{"final_logit_softcapping": float32(0)}},
+		{without(gemma, "attn_logit_softcapping"), map[string]any{"attn_logit_softcapping": float32(50)}},
+		{without(gemma, "final_logit_softcapping"), map[string]any{"final_logit_softcapping": float32(30)}},
+		{without(gemma, "query_pre_attn_scalar"), map[string]any{"attention.scale": float32(1) / 16}},
+		{without(gemma, "sliding_window"), map[string]any{"attention.sliding_window": uint32(4096)}},
+		{with(gemma, "layer_types", []string{"full_attention", "sliding_attention", "full_attention"}),
+			map[string]any{"attention.sliding_window_pattern": []bool{false, true, false}}},
+		{with(gemma, "hidden_activation", "gelu_pytorch_tanh"), nil},
+	} {
+		want := maps.Clone(every)
+		maps.Copy(want, c.want)
+		kv := metadata(t, c.config)
+		for k, v := range want {
+			if got := kv.Value("gemma2." + k); !reflect.DeepEqual(got, v) {
+				t.Errorf("%v\n %s is %v, expected %v", c.config, k, got, v)
+			}
+		}
+	}
+	for want, c := range map[string]map[string]any{
+		"hidden_activation":                with(gemma, "hidden_activation", "gelu"),
+		"head_dim: is missing":             without(gemma, "head_dim"),
+		"query_pre_attn_scalar: is 0":      with(gemma, "query_pre_attn_scalar", 0),
+		"attn_logit_softcapping: is \"a\"": with(gemma, "attn_logit_softcapping", "a"),
+		"attn_logit_softcapping: is -1":    with(gemma, "attn_logit_softcapping", -1),
+		"final_logit_softcapping: is -1":   with(gemma, "final_logit_softcapping", -1),
+	} {
+		if _, err := parse(t, c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, expected %q in it", c, err, want)
+		}
+	}
+}
+
+func without(c map[string]any, key string) map[string]any {
+	c = maps.Clone(c)
+	delete(c, key)
+	return c
+}
+
 func TestConfigRefuses(t *testing.T) {
 	scaled := func(kv ...any) map[string]any {
 		return with(small(), "rope_scaling", with(map[string]any{"rope_type": "llama3", "factor": 8}, kv...))

@@ -184,3 +184,14 @@ func TestRequestAMX(t *testing.T) {
 		t.Errorf("the error does not name the tier: %v", err)
 	}
 }
+
+func TestEveryTierHasItsRow(t *testing.T) {
+	for tier, want := range map[Tier]string{Go: "go", AVX2: "avx2", AVXVNNI: "avxvnni", AVX512: "avx512", VNNI: "vnni", AMX: "amx"} {
+		if got := tier.String(); got != want {
+			t.Errorf("tiers has no row for %s, but one called %q", want, got)
+		}
+		if tier > Go && tier.known() && (tiers[tier].needs == 0 || tiers[tier].may&tiers[tier].needs != 0) {
+			t.Errorf("tier %v needs %v and may use %v", tier, tiers[tier].needs, tiers[tier].may)
+		}
+	}
+}
