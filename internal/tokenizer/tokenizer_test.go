@@ -488,6 +488,23 @@ func TestMergeOrder(t *testing.T) {
 	}
 }
 
+// Of two merges whose ranks are neighbours the lower goes first, wherever the list begins.
+func TestNeighbouringMerges(t *testing.T) {
+	for _, before := range []string{``, `"d e",`, `"d e","e d",`} {
+		for merges, want := range map[string][]int32{`"a b","b c"`: {4, 3}, `"b c","a b"`: {1, 5}} {
+			tok, err := FromJSON([]byte(`{"added_tokens":[],"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false},
+				"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"x":0,"a":1,"b":2,"c":3,"ab":4,"bc":5,"d":6,"e":7,"de":8,"ed":9},
+				"merges":[`+before+merges+`]}}`), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tok.Encode(nil, "abc", EncodeOptions{}); !slices.Equal(got, want) {
+				t.Errorf("merges %s%s: abc is %v, want %v", before, merges, got, want)
+			}
+		}
+	}
+}
+
 // allocated is the number of bytes that f allocates.
 func allocated(f func()) uint64 {
 	var a, b runtime.MemStats
