@@ -98,6 +98,7 @@ func decodeV(v vec, t kvElem) {
 
 // decode turns sixteen bytes at m into elements at lo(DI), and where they are nibbles the high ones at hi(DI); i alternates vectors.
 func (v vec) decode(t kvElem, i int, m mem, scale any, lo, hi int) {
+	defer v.macro("DECODE" + t.name)()
 	x := reg(i % 2)
 	if t.bytes == 1 {
 		t.load(v, m, x)

@@ -2,13 +2,16 @@ package main
 
 import "fmt"
 
-// pv emits PV of m queries:
-//
-//	O[i][:] *= alpha; for each key j in [J0, J1): for each query i: O[i][:] += S[i][j] * V[j][:]
-//
-// It goes through V in runs of 8, 4, 2 or 1 vectors, as many as leave room for the accumulators. DI V at J0, R8 VStride, BX from V to
-// Pf, SI keys, R11 weights at J0, R9 outputs, R10 OStride, DX vectors left; AX V, R12 weights, CX keys left; Q8: R14 scales, R13 VSStride.
-// Vectors 0.. accumulators, query by query; behind them a single register for alpha, then V and weights.
+// pvDoc heads the kernels of pv in the assembly.
+const pvDoc = `PV of m queries:
+
+	O[i][:] *= alpha; for each key j in [J0, J1): for each query i: O[i][:] += S[i][j] * V[j][:]
+
+It goes through V in runs of 8, 4, 2 or 1 vectors, as many as leave room for the accumulators. DI V at J0, R8 VStride, BX from V to
+Pf, SI keys, R11 weights at J0, R9 outputs, R10 OStride, DX vectors left; AX V, R12 weights, CX keys left; Q8: R14 scales, R13 VSStride.
+Vectors 0.. accumulators, query by query; behind them a single register for alpha, then V and weights.`
+
+// pv emits the kernels that pvDoc describes.
 type pv struct {
 	vec
 	t    kvElem
@@ -32,9 +35,14 @@ func (k *pv) fits(n int) bool {
 	return k.byVector(n) || per*(k.m*n+n)+1 <= all
 }
 
+// macro begins a macro of so many queries.
+func (k *pv) macro(role string) func() { return k.gen.macro(fmt.Sprintf("%sx%d", role, k.m)) }
+
 func (k *pv) emit() {
+	k.describe(pvDoc)
 	k.fn(k.name, fmt.Sprintf("is PV of %d queries.", k.m))
 	k.c("DI V at J0, R8 VStride, BX from V to Pf, SI keys, R11 weights at J0, R9 outputs, R10 OStride, DX vectors left; AX V, CX keys left")
+	end := k.gen.macro("BEGINPV")
 	k.arg("R13")
 	k.lds("R13", [2]string{"V", "DI"}, [2]string{"VStride", "R8"}, [2]string{"J0", "AX"}, [2]string{"J1", "SI"}, [2]string{"Pf", "BX"},
 		[2]string{"S", "R11"}, [2]string{"O", "R9"}, [2]string{"OStride", "R10"}, [2]string{"NV", "DX"})
@@ -43,6 +51,7 @@ func (k *pv) emit() {
 	k.p("LEAQ (R11)(AX*4), R11")
 	k.p("IMULQ R8, AX")
 	k.p("ADDQ AX, DI")
+	end()
 	for n := 8; n > 0; n /= 2 {
 		if k.fits(n) {
 			k.run(n)
@@ -52,7 +61,8 @@ func (k *pv) emit() {
 }
 
 // outputs calls f for each accumulator of a run of n with the address of its output, and next between the queries.
-func (k *pv) outputs(n int, query func(), f func(acc reg, addr mem), next func()) {
+func (k *pv) outputs(role string, n int, query func(), f func(acc reg, addr mem), next func()) {
+	defer k.macro(fmt.Sprint(role, n))()
 	for g := range k.m {
 		query()
 		for i := range n {
@@ -72,39 +82,48 @@ func (k *pv) run(n int) {
 	k.p("JLT %s_less", l)
 	_, per := k.registers()
 	alpha := one(per * k.m * n) // the first single register that is free
+	end := k.gen.macro("BEGINRUN")
 	k.p("MOVQ R9, R12")
 	k.arg("R13")
 	k.ld("R13", "O", "AX") // alphas
-	k.outputs(n, func() { k.p("VBROADCASTSS %d(AX), %s", stAlpha, k.vec.name(alpha, 0)) },
+	end()
+	k.outputs("ALPHA", n, func() { k.p("VBROADCASTSS %d(AX), %s", stAlpha, k.vec.name(alpha, 0)) },
 		func(acc reg, addr mem) { k.o("VMULPS", addr, alpha, acc) },
 		func() { k.p("ADDQ R10, R12"); k.p("ADDQ R10, AX") })
 	if k.t == kvQ8 {
 		k.scales()
 	}
+	end = k.gen.macro("BEGINKEYS")
 	k.p("MOVQ DI, AX")
 	k.p("MOVQ R11, R12")
 	k.p("MOVQ SI, CX")
 	k.p("PCALIGN $32")
+	end()
 	k.lab(l + "_j")
 	k.key(n, alpha+one(per))
+	end = k.gen.macro("NEXTKEY")
 	if k.t == kvQ8 {
 		k.p("ADDQ R13, R14")
 	}
 	k.p("ADDQ R8, AX")
 	k.p("ADDQ $4, R12")
 	k.p("DECQ CX")
+	end()
 	k.p("JNZ %s_j", l)
 	k.p("MOVQ R9, R12")
-	k.outputs(n, func() {}, func(acc reg, addr mem) { k.o("VMOVUPS", acc, addr) }, func() { k.p("ADDQ R10, R12") })
+	k.outputs("STORE", n, func() {}, func(acc reg, addr mem) { k.o("VMOVUPS", acc, addr) }, func() { k.p("ADDQ R10, R12") })
+	end = k.gen.macro(fmt.Sprintf("NEXTRUN%sx%d", k.t.name, n))
 	k.p("ADDQ $%d, DI", n*16*k.t.bytes)
 	k.p("ADDQ $%d, R9", n*64)
 	k.p("SUBQ $%d, DX", n)
+	end()
 	k.p("JMP %s", l)
 	k.lab(l + "_less")
 }
 
 // scales points R14 to the scales of the run's first blocks; R13 becomes VSStride.
 func (k *pv) scales() {
+	defer k.gen.macro("SCALES")()
 	k.ld("R13", "NV", "AX")
 	k.p("SUBQ DX, AX")
 	k.p("SHRQ $1, AX")
@@ -121,6 +140,7 @@ func (k *pv) scales() {
 func (k *pv) key(n int, free one) {
 	_, per := k.registers()
 	fetch := func(i int, r reg, scale one) {
+		defer k.gen.macro("FETCH" + k.t.name)()
 		k.t.prefetch(k.vec, i, 0)
 		k.t.load(k.vec, mem{16 * k.t.bytes * i, "(AX)", 1}, r)
 		if k.t == kvQ8 {
@@ -131,14 +151,18 @@ func (k *pv) key(n int, free one) {
 	weight := func(g int, r one) { k.p("VBROADCASTSS %d(R12), %s", 256*g, k.vec.name(r, 0)) }
 	if k.byVector(n) {
 		x := reg(k.m * n)
+		end := k.macro("WEIGHTS")
 		for g := range k.m {
 			weight(g, free+one(g))
 		}
+		end()
 		for i := range n {
 			fetch(i, x, free+one(k.m))
+			end := k.macro(fmt.Sprintf("VALUES%dof%d", i, n))
 			for g := range k.m {
 				k.o("VFMADD231PS", free+one(g), x, reg(g*n+i))
 			}
+			end()
 		}
 		return
 	}
@@ -146,6 +170,7 @@ func (k *pv) key(n int, free one) {
 	for i := range n {
 		fetch(i, reg(k.m*n+i), w)
 	}
+	defer k.macro(fmt.Sprint("VALUES", n))()
 	for g := range k.m {
 		weight(g, w)
 		for i := range n {

@@ -2,13 +2,16 @@ package main
 
 import "fmt"
 
-// scores emits Scores of m queries:
-//
-//	for each d: for each query i: S[i][:] += K[d][:] * Q[i][d]
-//
-// It takes nv vectors of keys at a time. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
-// DI K at d = 0, R13 arguments; Q8: R12 scales, DX elements left behind the block. Vectors 0.. scores, query by query; behind them keys,
-// then elements of queries.
+// scoresDoc heads the kernels of scores in the assembly.
+const scoresDoc = `Scores of m queries:
+
+	for each d: for each query i: S[i][:] += K[d][:] * Q[i][d]
+
+It takes nv vectors of keys at a time. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
+DI K at d = 0, R13 arguments; Q8: R12 scales, DX elements left behind the block. Vectors 0.. scores, query by query; behind them keys,
+then elements of queries.`
+
+// scores emits the kernels that scoresDoc describes.
 type scores struct {
 	vec
 	t     kvElem
@@ -48,12 +51,18 @@ func (k *scores) key(i int) reg {
 // query is the address of the element of query i.
 func (k *scores) query(i int) string { return indexed([]string{"SI", "R9", "R10"}[i/3], "R8", i%3) }
 
+// macro begins a macro of so many queries.
+func (k *scores) macro(role string) func() { return k.gen.macro(fmt.Sprintf("%sx%d", role, k.m)) }
+
 func (k *scores) emit() {
+	k.describe(scoresDoc)
 	k.fn(k.name, fmt.Sprintf("is Scores of %d queries.", k.m))
 	k.c("AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S")
+	end := k.gen.macro("BEGINSCORES")
 	k.arg("R13")
 	k.lds("R13", [2]string{"K", "DI"}, [2]string{"Pf", "BX"}, [2]string{"QStride", "R8"}, [2]string{"S", "R11"})
 	k.p("SUBQ DI, BX")
+	end()
 	for pass := range 4 / k.nv {
 		k.pass(pass)
 	}
@@ -72,15 +81,19 @@ func (k *scores) pass(pass int) {
 	}
 	k.ld("R13", "Q", "SI")
 	if k.m > 3 {
+		end := k.gen.macro("QUERYROWS")
 		k.p("LEAQ (R8)(R8*2), R9")
 		k.p("LEAQ (SI)(R9*2), R10")
 		k.p("ADDQ SI, R9")
+		end()
 	}
 	k.ld("R13", "D", "CX")
 	k.p("LEAQ %d(DI), AX", first)
+	end := k.macro("ZERO")
 	for i := range k.m * k.nv {
 		k.zero(reg(i))
 	}
+	end()
 	l := fmt.Sprintf("%s_d%d", k.name, pass)
 	if k.t == kvQ8 { // runs of 32 elements have a scale per key
 		k.ld("R13", "KS", "R12")
@@ -105,11 +118,13 @@ func (k *scores) pass(pass int) {
 		k.p("TESTQ DX, DX")
 		k.p("JNZ %s_block", l)
 	}
+	end = k.macro("SCORES")
 	for g := range k.m {
 		for i := range k.nv {
 			k.o("VMOVUPS", k.acc(g, i), f32(256*g+64*(k.nv*pass+i), "R11"))
 		}
 	}
+	end()
 	if k.nv < 4 {
 		k.lab(skip)
 	}
@@ -118,6 +133,7 @@ func (k *scores) pass(pass int) {
 // element adds the products of one element of the keys and the queries.
 func (k *scores) element(pass, first int) {
 	load := func(i int) {
+		defer k.gen.macro("FETCH" + k.t.name)()
 		k.t.prefetch(k.vec, i, first)
 		k.t.load(k.vec, mem{16 * k.t.bytes * i, "(AX)", 1}, k.key(i))
 		if k.t == kvQ8 {
@@ -125,20 +141,25 @@ func (k *scores) element(pass, first int) {
 		}
 	}
 	if k.byKey {
+		end := k.macro("QUERIES")
 		for g := range k.m {
 			k.p("VBROADCASTSS %s, %s", k.query(g), k.vec.name(k.bc+one(g), 0))
 		}
+		end()
 		for i := range k.nv {
 			load(i)
+			end := k.macro(fmt.Sprint("KEYS", i))
 			for g := range k.m {
 				k.o("VFMADD231PS", k.bc+one(g), k.key(i), k.acc(g, i))
 			}
+			end()
 		}
 		return
 	}
 	for i := range k.nv {
 		load(i)
 	}
+	defer k.macro("KEYS")()
 	for g := range k.m {
 		k.p("VBROADCASTSS %s, %s", k.query(g), k.vec.name(k.bc, 0))
 		for i := range k.nv {

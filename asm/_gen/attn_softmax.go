@@ -8,6 +8,7 @@ var exp2c = []float32{1, 0.693147188, 0.240226508, 0.0555035711, 0.00961808256, 
 
 // exp2 is x = 2^x for x <= 0, zero below the limit; NaN stays. n, f, p are temporaries.
 func (v vec) exp2(x, n, f, p reg) {
+	defer v.macro(fmt.Sprint("EXP2of", x))()
 	v.o("VCVTPS2DQ", x, n)
 	v.o("VCVTDQ2PS", n, f)
 	v.o("VSUBPS", f, x, f)

@@ -146,7 +146,7 @@ func (t tier256) kernels(e *gen, b *weights256) kernelSet {
 
 // consts256 writes the constants: 32 bytes each, named by their repeated hexadecimal pattern.
 func consts256(e *gen) {
-	e.s.WriteString("\n")
+	e.line("")
 	for _, c := range []struct {
 		name string
 		v    uint64

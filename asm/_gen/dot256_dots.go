@@ -72,15 +72,17 @@ func (k *int256) addWidened(first bool, t, s int) {
 // sumWords8 adds the words of all vectors of a sum. Q2_K's are not widened.
 func (k *int256) sumWords8(j int) {
 	for i := range k.b.vecs() {
+		end := k.macro("STEP")
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)
 			k.addMadd(i == 0, tmp, w0, k.sum(r, 0), t15)
 			k.addMadd(i == 0, tmp, w1, k.sum(r, 1), tmp)
 		}
+		end()
 	}
 	if k.b.scaling != perSubNibbles {
-		k.each(func(r, h int) { k.widen(k.sum(r, h), k.sum(r, h)) })
+		k.each("WIDEN", func(r, h int) { k.widen(k.sum(r, h), k.sum(r, h)) })
 	}
 	k.addOffsets()
 }
@@ -89,6 +91,7 @@ func (k *int256) sumWords8(j int) {
 func (k *int256) sumWords4(j int) {
 	first := k.extra
 	for i := range k.b.vecs() {
+		end := k.macro("STEP")
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)
@@ -99,8 +102,9 @@ func (k *int256) sumWords4(j int) {
 				k.widen(k.sum(r, 1), first[2*r+1])
 			}
 		}
+		end()
 	}
-	k.each(func(r, h int) {
+	k.each("WIDEN", func(r, h int) {
 		s := k.sum(r, h)
 		k.widen(s, s)
 		k.e.p("VPADDD Y%d, Y%d, Y%d", first[2*r+h], s, s)
@@ -112,6 +116,7 @@ func (k *int256) sumWords4(j int) {
 func (k *int256) sumWords2(j int) {
 	v0, v1, t0, t1 := k.extra[0], k.extra[1], k.extra[2], k.extra[3]
 	for i := 0; i < k.b.vecs(); i += 2 {
+		end := k.macro("STEP")
 		k.weights(j, i)
 		k.b.load(k, j, i+1, 0, v0, tmp)
 		k.b.load(k, j, i+1, 1, v1, tmp)
@@ -128,6 +133,7 @@ func (k *int256) sumWords2(j int) {
 				k.addWidened(i == 0 && !k.b.folded, t, k.sum(r, h))
 			}
 		}
+		end()
 	}
 	k.addOffsets()
 }
@@ -136,6 +142,7 @@ func (k *int256) sumWords2(j int) {
 func (k *int256) sumSigned(j int) {
 	abs := k.extra
 	for i := range k.b.vecs() {
+		end := k.macro("STEP")
 		k.weights(j, i)
 		k.e.p("VPABSB Y%d, Y%d", w0, abs[0])
 		k.e.p("VPABSB Y%d, Y%d", w1, abs[1])
@@ -148,6 +155,7 @@ func (k *int256) sumSigned(j int) {
 				k.addWidened(i == 0, t, k.sum(r, h))
 			}
 		}
+		end()
 	}
 }
 
@@ -156,6 +164,7 @@ func (k *int256) addOffsets() {
 	if !k.hasOffset() {
 		return
 	}
+	defer k.macro("OFFSETS")()
 	for r := range k.rows {
 		k.e.p("VPBROADCASTD %d(R9), Y%d", 4*r, tmp)
 		for h := range 2 {
@@ -186,12 +195,14 @@ func (k *int256) sumVNNI(j int) {
 		k.vnniZero()
 	}
 	for i := range k.b.vecs() {
+		end := k.macro("STEP")
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)
 			k.e.vnniVex(tmp, w0, k.way(i%k.ways(), r, 0))
 			k.e.vnniVex(tmp, w1, k.way(i%k.ways(), r, 1))
 		}
+		end()
 	}
 	if !k.b.folded {
 		k.vnniFold()
@@ -202,7 +213,7 @@ func (k *int256) sumVNNI(j int) {
 func (k *int256) vnniZero() {
 	e := k.e
 	for way := range k.ways() {
-		k.each(func(r, h int) {
+		k.each("OFFSETS", func(r, h int) {
 			s := k.way(way, r, h)
 			if way > 0 || !k.hasOffset() {
 				e.p("VPXOR Y%d, Y%d, Y%d", s, s, s)
@@ -224,7 +235,7 @@ func (k *int256) vnniZero() {
 func (k *int256) vnniFold() {
 	for n := k.ways(); n > 1; n = (n + 1) / 2 {
 		for way := (n + 1) / 2; way < n; way++ {
-			k.each(func(r, h int) {
+			k.each("WAYS", func(r, h int) {
 				s := k.way(way-(n+1)/2, r, h)
 				k.e.p("VPADDD Y%d, Y%d, Y%d", k.way(way, r, h), s, s)
 			})

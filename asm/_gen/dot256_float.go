@@ -17,14 +17,17 @@ var floats256 = []*floatLayout256{
 	{"BF16", 256, 32, 128, (*float256).pairs},
 }
 
-// float256 emits a kernel of a float layout: one row has the eight accumulators of a panel in registers; two and three have those of
-// one half (32 weight rows) at a time, the others wait in Y.
-//
-//	for each of Panels panels (Gemm: of one): Y = 0, or Y; for each K: Y += w*x
-//
-// DI, R8 weights: of the panel, of a half; SI, DX activations likewise, AX their stride; R9 Y, R10 its stride; CX groups left, BX those
-// of the chunk, R12 those left of it; R11 what to prefetch; on the stack the panel loop's W, Y and number of panels left. Y0..
-// accumulators, row by row; behind them (one row: Y8; else Y12..) activations; Y14 of BF16's one and two rows the mask; Y15 weights.
+// floatDoc256 heads the kernels of float256 in the assembly.
+const floatDoc256 = `A kernel of a float layout: one row has the eight accumulators of a panel in registers; two and three have those of
+one half (32 weight rows) at a time, the others wait in Y.
+
+	for each of Panels panels (Gemm: of one): Y = 0, or Y; for each K: Y += w*x
+
+DI, R8 weights: of the panel, of a half; SI, DX activations likewise, AX their stride; R9 Y, R10 its stride; CX groups left, BX those
+of the chunk, R12 those left of it; R11 what to prefetch; on the stack the panel loop's W, Y and number of panels left. Y0..
+accumulators, row by row; behind them (one row: Y8; else Y12..) activations; Y14 of BF16's one and two rows the mask; Y15 weights.`
+
+// float256 emits the kernels that floatDoc256 describes.
 type float256 struct {
 	e          *gen
 	l          *floatLayout256
@@ -53,12 +56,16 @@ func newFloat256(e *gen, l *floatLayout256, rows int, loop bool) *float256 {
 	return k
 }
 
+// macro begins a macro of so many rows.
+func (k *float256) macro(role string) func() { return k.e.macro(fmt.Sprintf("%s%d", role, k.rows)) }
+
 func (k *float256) emit() {
 	e := k.e
 	what, frame := "panel", 0
 	if k.loop {
 		what, frame = "Panels panels", 24
 	}
+	e.describe(floatDoc256)
 	e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with %s of %s.", k.rows, what, k.l.name), frame)
 	if k.l.name == "BF16" && k.rows < 3 {
 		k.mask = "Y14"
@@ -66,20 +73,24 @@ func (k *float256) emit() {
 	}
 	e.arg("R13")
 	if k.loop {
+		end := e.macro("PANELS")
 		for i, f := range []string{"W", "Y", "Panels"} {
 			e.ld("R13", f, "AX")
 			e.p("MOVQ AX, %d(SP)", 8*i)
 		}
+		end()
 	}
 	if k.rows > 1 {
 		e.lds("R13", [2]string{"XStride", "AX"}, [2]string{"YStride", "R10"})
 	}
 	if k.loop {
 		e.lab(k.name + "_panel")
+		end := e.macro("PANEL")
 		e.p("MOVQ 0(SP), DI")
 		e.p("MOVQ 8(SP), R9")
 		e.ld("R13", "Pf", "R11")
 		e.p("LEAQ (DI)(R11*2), R11") // twice Pf, as in int256.ahead
+		end()
 	} else {
 		e.lds("R13", [2]string{"W", "DI"}, [2]string{"Y", "R9"})
 	}
@@ -90,10 +101,12 @@ func (k *float256) emit() {
 		k.chunks()
 	}
 	if k.loop {
+		end := e.macro("NEXTFLOATS")
 		e.p("ADDQ $256, 8(SP)")
 		e.ld("R13", "WStep", "BX")
 		e.p("ADDQ BX, 0(SP)")
 		e.p("DECQ 16(SP)")
+		end()
 		e.p("JNZ %s_panel", k.name)
 	}
 	e.ret()
@@ -109,13 +122,13 @@ func (k *float256) onePass() {
 	}
 	e.p("TESTQ R12, R12")
 	e.p("JEQ %s_zero", k.name)
-	k.outputs(0, "VMOVUPS %[2]s, Y%[1]d")
+	k.outputs(0, "LOAD", "VMOVUPS %[2]s, Y%[1]d")
 	e.lab(k.name + "_zero")
 	e.p("MOVQ DI, R8")
 	e.p("MOVQ SI, DX")
 	e.p("MOVQ CX, R12")
 	k.groups(0)
-	k.outputs(0, "VMOVUPS Y%[1]d, %[2]s")
+	k.outputs(0, "STORE", "VMOVUPS Y%[1]d, %[2]s")
 }
 
 // chunks goes through a panel chunk by chunk, and through each chunk twice, for several rows.
@@ -124,11 +137,13 @@ func (k *float256) chunks() {
 	e.p("TESTQ R12, R12")
 	e.p("JNE %s_chunk", k.name)
 	e.p("VXORPS Y0, Y0, Y0")
+	end := k.macro("CLEAR")
 	for r := range k.rows {
 		for v := range 8 {
 			e.p("VMOVUPS Y0, %s", k.y(r, 32*v))
 		}
 	}
+	end()
 	e.lab(k.name + "_chunk")
 	chunk := k.l.chunkGemm
 	if k.loop {
@@ -141,9 +156,9 @@ func (k *float256) chunks() {
 		e.p("MOVQ DI, R8")
 		e.p("MOVQ SI, DX")
 		e.p("MOVQ BX, R12")
-		k.outputs(h, "VMOVUPS %[2]s, Y%[1]d")
+		k.outputs(h, "LOAD", "VMOVUPS %[2]s, Y%[1]d")
 		k.groups(h)
-		k.outputs(h, "VMOVUPS Y%[1]d, %[2]s")
+		k.outputs(h, "STORE", "VMOVUPS Y%[1]d, %[2]s")
 	}
 	e.p("MOVQ R8, DI")
 	e.p("MOVQ DX, SI")
@@ -152,7 +167,8 @@ func (k *float256) chunks() {
 }
 
 // outputs moves accumulators; move has their register and the address of their outputs.
-func (k *float256) outputs(h int, move string) {
+func (k *float256) outputs(h int, role, move string) {
+	defer k.macro(role)()
 	for r := range k.rows {
 		for v := range k.vecs {
 			k.e.p(move, k.vecs*r+v, k.y(r, 128*h+32*v))
@@ -165,9 +181,11 @@ func (k *float256) groups(h int) {
 	e := k.e
 	e.lab(fmt.Sprintf("%s_k%d", k.name, h))
 	if k.loop { // R11 goes evenly through both halves' bytes, whichever half is at work
+		end := e.macro("AHEAD")
 		for off := 0; off < k.pass; off += 64 {
 			e.p("PREFETCHT0 %d(R11)", off)
 		}
+		end()
 		e.p("ADDQ $%d, R11", k.pass)
 	}
 	k.l.step(k, h)
@@ -186,6 +204,7 @@ func (k *float256) multiply(v int) {
 
 // plain is a group of one K.
 func (k *float256) plain(h int) {
+	defer k.macro("GROUP" + k.l.name + "x")()
 	load, bytes := "VMOVUPS", 32
 	if k.l.name == "F16" {
 		load, bytes = "VCVTPH2PS", 16
@@ -201,6 +220,7 @@ func (k *float256) plain(h int) {
 
 // pairs is a group of two K of BF16: the pairs' first, then their second elements.
 func (k *float256) pairs(h int) {
+	defer k.macro("GROUP" + k.l.name + "x")()
 	e := k.e
 	for second := range 2 {
 		for r := range k.rows {

@@ -2,19 +2,22 @@ package main
 
 import "fmt"
 
-// int256 emits one integer kernel of package dot:
-//
-//	for each of Panels panels (Gemm: of one):
-//		acc = 0, or Y
-//		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
-//		Y = acc
-//
-// General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf or, of Gemm with
-// more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
-//
-// Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
-// dots256 wants, constants, high bits; Y12, Y13 weights, Y14, Y15 temporaries.
+// intDoc256 heads the kernels of int256 in the assembly.
+const intDoc256 = `One integer kernel of package dot:
+
+	for each of Panels panels (Gemm: of one):
+		acc = 0, or Y
+		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
+		Y = acc
+
+General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
+R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf or, of Gemm with
+more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
+
+Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
+dots256 wants, constants, high bits; Y12, Y13 weights, Y14, Y15 temporaries.`
+
+// int256 emits the kernels that intDoc256 describes.
 type int256 struct {
 	e     *gen
 	b     *weights256
@@ -110,8 +113,12 @@ func (k *int256) keep() {
 	}
 }
 
+// macro begins a macro of so many rows.
+func (k *int256) macro(role string) func() { return k.e.macro(fmt.Sprintf("%s%d", role, k.rows)) }
+
 // each calls f for both halves of all rows.
-func (k *int256) each(f func(r, h int)) {
+func (k *int256) each(role string, f func(r, h int)) {
+	defer k.macro(role)()
 	for r := range k.rows {
 		for h := range 2 {
 			f(r, h)
@@ -156,6 +163,9 @@ func (k *int256) begin(tier string) {
 	case k.b.opened:
 		form = "one unpacked panel"
 	}
+	if k.dots.sums != nil { // else signed256
+		k.e.describe(intDoc256)
+	}
 	k.name = tier + kind + k.b.name
 	k.e.fnFrame(k.name, fmt.Sprintf("multiplies %s with %s of %s.", activationRows(k.rows), form, k.b.name), frame)
 }
@@ -168,6 +178,7 @@ func (k *int256) body() {
 	e.ld("R13", "W", "DI")
 	k.panels()
 	k.start()
+	end := k.macro("SETUP")
 	e.ld("R13", "X", "SI")
 	k.stride("XStride")
 	k.row3("SI")
@@ -179,6 +190,7 @@ func (k *int256) body() {
 	}
 	e.ld("R13", "Mp", "R10")
 	e.ld("R13", "Groups", "CX")
+	end()
 	e.lab(k.name + "_group")
 	if b.super() {
 		k.superblock()
@@ -196,10 +208,12 @@ func (k *int256) panels() {
 	if !k.loop {
 		return
 	}
+	end := k.e.macro("PANELS")
 	for i, f := range []string{"W", "Y", "Panels"} {
 		k.e.ld("R13", f, "AX")
 		k.e.p("MOVQ AX, %d(SP)", 8*i)
 	}
+	end()
 	k.e.lab(k.name + "_panel")
 	k.e.p("MOVQ 0(SP), DI")
 	k.ahead()
@@ -207,10 +221,12 @@ func (k *int256) panels() {
 
 func (k *int256) end() {
 	if k.loop {
+		end := k.e.macro("NEXTPANEL")
 		k.e.p("ADDQ $64, 8(SP)")
 		k.e.ld("R13", "WStep", "BX")
 		k.e.p("ADDQ BX, 0(SP)")
 		k.e.p("DECQ 16(SP)")
+		end()
 		k.e.p("JNZ %s_panel", k.name)
 	}
 	k.e.ret()
@@ -240,6 +256,7 @@ func (k *int256) stride(f string) {
 
 // y points R12 to the outputs of row 0 and AX to their stride.
 func (k *int256) y() {
+	defer k.macro("OUTPUTS")()
 	if k.loop {
 		k.e.p("MOVQ 8(SP), R12")
 	} else {
@@ -265,15 +282,15 @@ func (k *int256) start() {
 		acc = k.sum
 		e.ld("R13", "Acc", "R8")
 	}
-	k.each(func(r, h int) { k.zero(acc(r, h)) })
+	k.each("ZERO", func(r, h int) { k.zero(acc(r, h)) })
 	e.ld("R13", "Cont", "AX")
 	e.p("TESTQ AX, AX")
 	e.p("JEQ %s_zero", k.name)
 	k.y()
-	k.each(func(r, h int) { e.p("VMOVUPS %s, Y%d", row256("R12", r, 32*h), acc(r, h)) })
+	k.each("LOAD", func(r, h int) { e.p("VMOVUPS %s, Y%d", row256("R12", r, 32*h), acc(r, h)) })
 	e.lab(k.name + "_zero")
 	if mem {
-		k.each(func(r, h int) { e.p("VMOVUPS Y%d, %s", acc(r, h), k.accAt(r, h)) })
+		k.each("SPILL", func(r, h int) { e.p("VMOVUPS Y%d, %s", acc(r, h), k.accAt(r, h)) })
 	}
 }
 
@@ -284,7 +301,7 @@ func (k *int256) finish() {
 		e.arg("R13")
 	}
 	k.y()
-	k.each(func(r, h int) {
+	k.each("STORE", func(r, h int) {
 		f := tmp
 		if k.b.super() || k.inAcc {
 			e.p("VMOVUPS %s, Y%d", k.accAt(r, h), f)

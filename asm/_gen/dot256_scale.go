@@ -25,6 +25,7 @@ func (k *int256) blocks() {
 
 // scaleBlock adds half h of the sums of block j to the accumulators.
 func (k *int256) scaleBlock(j, h int) {
+	defer k.macro("SCALE")()
 	e, b := k.e, k.b
 	minima := b.scaling == perBlockMin
 	e.p("VCVTPH2PS %d(DI), Y%d", b.scales()+32*j+16*h, w0)
@@ -117,12 +118,12 @@ func (k *int256) zeroSub() {
 	case k.b.folded && k.vnni:
 		k.vnniZero()
 	case k.b.folded:
-		k.each(func(r, h int) { k.zero(k.sum(r, h)) })
+		k.each("ZERO", func(r, h int) { k.zero(k.sum(r, h)) })
 	case k.inAcc:
 		k.zero(tmp)
-		k.each(func(r, h int) { k.e.p("VMOVUPS Y%d, %s", tmp, k.subAt(r, h)) })
+		k.each("SPILL", func(r, h int) { k.e.p("VMOVUPS Y%d, %s", tmp, k.subAt(r, h)) })
 	default:
-		k.each(func(r, h int) { k.zero(k.flt(r, h)) })
+		k.each("ZERO", func(r, h int) { k.zero(k.flt(r, h)) })
 	}
 }
 
@@ -136,6 +137,7 @@ func (k *int256) scaleSub(j int) {
 		e.p("ADDQ R10, R9")
 	}
 	for h := range 2 {
+		end := k.macro("SCALE")
 		e.p("%s %d(BX), Y%d", ext, 16*j+8*h, w0)
 		e.p("VCVTDQ2PS Y%d, Y%d", w0, w0)
 		for r := range k.rows {
@@ -148,11 +150,13 @@ func (k *int256) scaleSub(j int) {
 				e.p("VFMADD231PS Y%d, Y%d, Y%d", w0, s, k.flt(r, h))
 			}
 		}
+		end()
 	}
 }
 
 // scaleAll ends half h of a superblock: d to w0, dmin to w1, sums of minima in the registers of integer sums.
 func (k *int256) scaleAll(h int) {
+	defer k.macro("SCALEALL")()
 	e := k.e
 	minima := k.b.scaling == perSubMin
 	switch {
@@ -193,6 +197,7 @@ func (k *int256) scaleAll(h int) {
 func (k *int256) sumMinima(h int) {
 	e := k.e
 	for t := range 4 {
+		end := k.macro("MINIMA")
 		e.p("VPMOVZXBW %d(BX), Y%d", 32*t+16*h, w0)
 		for r := range k.rows {
 			e.p("VPBROADCASTD %d(R9), Y%d", 16*r+4*t, tmp)
@@ -203,6 +208,7 @@ func (k *int256) sumMinima(h int) {
 				e.p("VPADDD Y%d, Y%d, Y%d", tmp, s, s)
 			}
 		}
+		end()
 	}
 }
 
@@ -218,6 +224,7 @@ func (k *int256) addWords(x, w, s, t int) {
 
 // scales2 makes Q2_K's scales j of both halves of the rows words, by a shuffle of consts256.
 func (k *int256) scales2(j int, shuffle string, half0, half1 int) {
+	defer k.macro("SCALES")()
 	k.e.p("VBROADCASTI128 %d(BX), Y%d", 16*j, half1)
 	k.e.p("VPAND %s, Y%d, Y%d", k.c["c0f"], half1, half1)
 	k.e.p("VPSHUFB %s0<>(SB), Y%d, Y%d", shuffle, half1, half0)
@@ -231,17 +238,18 @@ func (k *int256) scaleSub2(j int) {
 		shuffle = "once"
 	}
 	k.scales2(j, shuffle, w0, w1)
-	k.each(func(r, h int) { k.addWords([]int{w0, w1}[h], k.sum(r, h), k.flt(r, h), k.sum(r, h)) })
+	k.each("SCALE", func(r, h int) { k.addWords([]int{w0, w1}[h], k.sum(r, h), k.flt(r, h), k.sum(r, h)) })
 }
 
 // minima2 ends a superblock of Q2_K: acc = fma(float(sum of m_j*n_j), dmin*dx/32, acc). BX points to d. n_j/32 is at most 16*127, a word.
 func (k *int256) minima2() {
 	e := k.e
-	k.each(func(r, h int) { k.zero(k.sum(r, h)) })
+	k.each("ZERO", func(r, h int) { k.zero(k.sum(r, h)) })
 	e.p("SUBQ $256, BX")
 	e.p("MOVL $4, R12")
 	e.lab(k.name + "_min")
 	for j := range 4 {
+		end := k.macro("MINIMA")
 		for h, m := range []int{w0, w1} {
 			e.p("VPMOVZXBD %d(BX), Y%d", 16*j+8*h, m)
 			e.p("VPSRLD $4, Y%d, Y%d", m, m)
@@ -252,12 +260,14 @@ func (k *int256) minima2() {
 			k.addWords(tmp, w0, k.sum(r, 0), t15)
 			k.addWords(tmp, w1, k.sum(r, 1), tmp)
 		}
+		end()
 		e.p("ADDQ R10, R9")
 	}
 	e.p("ADDQ $64, BX")
 	e.p("DECQ R12")
 	e.p("JNZ %s_min", k.name)
 	for h := range 2 {
+		end := k.macro("SCALEMIN")
 		e.p("VCVTPH2PS %d(BX), Y%d", 32+16*h, w1)
 		for r := range k.rows {
 			s := k.sum(r, h)
@@ -268,5 +278,6 @@ func (k *int256) minima2() {
 			e.p("VFMADD213PS %s, Y%d, Y%d", k.accAt(r, h), tmp, s)
 			e.p("VMOVUPS Y%d, %s", s, k.accAt(r, h))
 		}
+		end()
 	}
 }

@@ -1,10 +1,13 @@
 package main
 
-// signed256 emits the kernel of 8-bit weights without VNNI: |w| times x with the sign of w, whose pairs fit into a word
-// (2*128*127 < 2^15). That is 4 instructions per vector and row, as with low and high nibbles apart, but there is less to do for a
-// vector and for a block, and one sum per row lets six rows share the weights, half a panel at a time. Float accumulators lie in Acc.
-//
-// Registers as of int256, but Y0.. sums of a half, Y6 weights, Y7 |weights|, Y8.. temporaries of the rows.
+// signedDoc256 heads the kernels of signed256 in the assembly.
+const signedDoc256 = `The kernel of 8-bit weights without VNNI: |w| times x with the sign of w, whose pairs fit into a word
+(2*128*127 < 2^15). That is 4 instructions per vector and row, as with low and high nibbles apart, but there is less to do for a
+vector and for a block, and one sum per row lets six rows share the weights, half a panel at a time. Float accumulators lie in Acc.
+
+Registers as of int256, but Y0.. sums of a half, Y6 weights, Y7 |weights|, Y8.. temporaries of the rows.`
+
+// signed256 emits the kernels that signedDoc256 describes.
 type signed256 struct{ *int256 }
 
 const (
@@ -22,6 +25,7 @@ func newSigned256(e *gen, b *weights256, rows int, loop bool) signed256 {
 
 func (k signed256) emit(tier string) {
 	e, b := k.e, k.b
+	e.describe(signedDoc256)
 	k.begin(tier)
 	e.p("VMOVDQU c80<>(SB), Y%d", signed80)
 	e.p("VMOVDQU c0001<>(SB), Y%d", signed0001)
@@ -30,19 +34,21 @@ func (k signed256) emit(tier string) {
 	k.panels()
 	e.ld("R13", "Acc", "R8")
 	k.zero(0)
-	k.each(func(r, h int) { e.p("VMOVUPS Y0, %s", k.accAt(r, h)) })
+	k.each("SPILL", func(r, h int) { e.p("VMOVUPS Y0, %s", k.accAt(r, h)) })
 	e.ld("R13", "Cont", "AX")
 	e.p("TESTQ AX, AX")
 	e.p("JEQ %s_zero", k.name)
 	k.y()
-	k.each(func(r, h int) { k.copy(row256("R12", r, 32*h), k.accAt(r, h)) })
+	k.each("LOAD", func(r, h int) { k.copy(row256("R12", r, 32*h), k.accAt(r, h)) })
 	e.lab(k.name + "_zero")
+	end := k.macro("SETUP")
 	e.ld("R13", "X", "SI")
 	k.stride("XStride")
 	k.row3("SI")
 	e.ld("R13", "D", "DX")
 	e.ld("R13", "Mp", "R10")
 	e.ld("R13", "Groups", "CX")
+	end()
 	e.lab(k.name + "_group")
 	for j := range b.subs() {
 		for h := range 2 {
@@ -62,7 +68,7 @@ func (k signed256) emit(tier string) {
 	e.p("DECQ CX")
 	e.p("JNZ %s_group", k.name)
 	k.y()
-	k.each(func(r, h int) { k.copy(k.accAt(r, h), row256("R12", r, 32*h)) })
+	k.each("STORE", func(r, h int) { k.copy(k.accAt(r, h), row256("R12", r, 32*h)) })
 	k.end()
 }
 
@@ -77,6 +83,7 @@ func (k signed256) vector(j, i, h int) {
 	e := k.e
 	n := k.b.vecs()*j + i
 	k.pf("DI", 64*n, h)
+	defer k.macro("STEP")()
 	e.p("VPXOR %d(DI), Y%d, Y%d", 64*n+32*h, signed80, signedW)
 	e.p("VPABSB Y%d, Y%d", signedW, signedAbs)
 	for r := range k.rows {
@@ -95,6 +102,7 @@ func (k signed256) vector(j, i, h int) {
 
 // scale adds the sums of half h of block j to the accumulators: acc = fma(float(isum), d*dx, acc).
 func (k signed256) scale(j, h int) {
+	defer k.macro("SCALE")()
 	e := k.e
 	e.p("VCVTPH2PS %d(DI), Y%d", k.b.scales()+32*j+16*h, signedW)
 	for r := range k.rows {

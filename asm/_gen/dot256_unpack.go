@@ -37,6 +37,7 @@ func unpack256(e *gen, b *weights256, name string) {
 			k.scales2(j, "twice", folds[0], folds[1])
 		}
 		for i := range b.vecs() {
+			end := e.macro("UNPACK")
 			for h := range 2 {
 				b.load(k, j, i, h, w0, w1)
 				if to.folded { // two bytes at a time: 3*15 < 256
@@ -44,6 +45,7 @@ func unpack256(e *gen, b *weights256, name string) {
 				}
 				e.p("VMOVDQU Y%d, %d(R8)", w0, j*to.sumBytes()+64*i+32*h)
 			}
+			end()
 		}
 	}
 	e.p("ADDQ $%d, R8", turn*to.sumBytes())

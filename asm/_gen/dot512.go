@@ -79,6 +79,7 @@ func rowsMask(e *gen, rows int) {
 // it makes of the 32-bit offsets of the rows in K1. R9 goes to the next group.
 func pairs2(e *gen, to int, fetch func(addr string)) {
 	for t := range 8 {
+		end := e.macro("PAIRS")
 		for i := range 2 {
 			addr := indexed("R9", "R10", i)
 			e.p("VMOVDQU32.Z %s, K1, Y%d", addr, i)
@@ -89,5 +90,6 @@ func pairs2(e *gen, to int, fetch func(addr string)) {
 		e.p("VPBLENDW $0xaa, Y1, Y0, Y0")
 		e.p("VMOVDQU Y0, %d(SP)", to+32*t)
 		e.p("LEAQ (R9)(R10*2), R9")
+		end()
 	}
 }

@@ -48,12 +48,15 @@ func dotFloat512() *gen {
 	return e
 }
 
-// float512 emits a kernel of four vectors x 1..6 activation rows, 24 accumulators.
-//
-//	for each of Panels panels, or of their slices (Gemm: of one panel): Y = 0, or Y; for each K: Y += w*x
-//
-// Z0..Z23 accumulators (four per row), Z24..Z27 weights, Z28..Z30 activations, Z31 mask 0xffff0000. DI weights; SI, R8, AX activations;
-// CX groups left, R10 prefetch distance, BX arguments; 0(SP) W, 8(SP) Y, 16(SP) panels left, 24(SP) slices left.
+// floatDoc512 heads the kernels of float512 in the assembly.
+const floatDoc512 = `A kernel of four vectors x 1..6 activation rows, 24 accumulators.
+
+	for each of Panels panels, or of their slices (Gemm: of one panel): Y = 0, or Y; for each K: Y += w*x
+
+Z0..Z23 accumulators (four per row), Z24..Z27 weights, Z28..Z30 activations, Z31 mask 0xffff0000. DI weights; SI, R8, AX activations;
+CX groups left, R10 prefetch distance, BX arguments; 0(SP) W, 8(SP) Y, 16(SP) panels left, 24(SP) slices left.`
+
+// float512 emits the kernels that floatDoc512 describes.
 type float512 struct {
 	e      *gen
 	l      *floatLayout512
@@ -73,12 +76,16 @@ func newFloat512(e *gen, l *floatLayout512, rows int, stream bool) *float512 {
 	return &float512{e, l, rows, stream, name}
 }
 
+// macro begins a macro of so many rows.
+func (k *float512) macro(role string) func() { return k.e.macro(fmt.Sprintf("%s%d", role, k.rows)) }
+
 func (k *float512) emit() {
 	e := k.e
 	doc := fmt.Sprintf("multiplies %d activation rows with one panel of %s.", k.rows, k.l.name)
 	if k.stream {
 		doc = fmt.Sprintf("multiplies %s with Panels panels of %s.", activationRows(k.rows), k.l.name)
 	}
+	e.describe(floatDoc512)
 	e.fnFrame(k.name, doc, 32)
 	if k.l.label == "BF16" {
 		e.p("MOVL $0xffff0000, AX")
@@ -95,19 +102,23 @@ func (k *float512) emit() {
 		e.lab(k.name + "_panel")
 	}
 	k.start()
+	end := e.macro("SETUP")
 	e.ld("BX", "XStride", "AX")
 	e.p("LEAQ (AX)(AX*2), R8")
 	e.p("ADDQ SI, R8")
 	e.ld("BX", "Groups", "CX")
+	end()
 	k.groups()
-	k.outputs(func(reg, off int) { e.p("VMOVUPS Z%d, %d(R9)", reg, off) })
+	k.outputs("STORE", func(reg, off int) { e.p("VMOVUPS Z%d, %d(R9)", reg, off) })
 	if k.stream {
+		end := e.macro("NEXTPANEL")
 		e.p("ADDQ $256, 8(SP)")
 		e.ld("BX", "WStep", "AX")
 		e.p("MOVQ 0(SP), DI")
 		e.p("ADDQ AX, DI")
 		e.p("MOVQ DI, 0(SP)")
 		e.p("DECQ 16(SP)")
+		end()
 		e.p("JNZ %s_panel", k.name)
 	}
 	e.ret()
@@ -116,13 +127,15 @@ func (k *float512) emit() {
 // start sets the accumulators to zero or to the outputs, and SI to the activations of the slice.
 func (k *float512) start() {
 	e := k.e
+	end := k.macro("ZERO")
 	for i := range 4 * k.rows {
 		e.zero(i)
 	}
+	end()
 	e.ld("BX", "Cont", "AX")
 	e.p("TESTQ AX, AX")
 	e.p("JEQ %s_zero", k.name)
-	k.outputs(func(reg, off int) { e.p("VMOVUPS %d(R9), Z%d", off, reg) })
+	k.outputs("LOAD", func(reg, off int) { e.p("VMOVUPS %d(R9), Z%d", off, reg) })
 	e.lab(k.name + "_zero")
 	if k.stream {
 		e.p("DECQ 24(SP)")
@@ -137,7 +150,8 @@ func (k *float512) start() {
 }
 
 // outputs calls f for each accumulator with the place of its outputs behind R9.
-func (k *float512) outputs(f func(reg, off int)) {
+func (k *float512) outputs(role string, f func(reg, off int)) {
+	defer k.macro(role)()
 	k.e.p("MOVQ 8(SP), R9")
 	k.e.ld("BX", "YStride", "AX")
 	for r := range k.rows {
@@ -180,10 +194,12 @@ func (k *float512) groups() {
 func (k *float512) turn(n int) {
 	e, l := k.e, k.l
 	for i := range n {
+		end := e.macro("STEP" + l.label + fmt.Sprint("x", k.rows))
 		for off := 0; off < l.bytes && k.stream; off += 64 {
 			e.p("PREFETCHT0 %d(DI)(R10*1)", i*l.bytes+off)
 		}
 		l.step(k, i)
+		end()
 	}
 	e.p("ADDQ $%d, DI", n*l.bytes)
 	e.p("ADDQ $%d, SI", n*floatX512)
@@ -192,6 +208,7 @@ func (k *float512) turn(n int) {
 
 // plain is group i of a turn: one K, or the pairs of VDPBF16PS.
 func (k *float512) plain(i int) {
+	defer k.macro("GROUP" + k.l.label + "x")()
 	e := k.e
 	load, bytes := "VMOVDQU64", 64
 	if k.l.name == "F16" {
@@ -215,6 +232,7 @@ func (k *float512) plain(i int) {
 
 // pairs is group i of a turn of BF16: first elements of the pairs, then second ones; both are float32 after a shift or a mask.
 func (k *float512) pairs(i int) {
+	defer k.macro("GROUP" + k.l.label + "x")()
 	e := k.e
 	for second := range 2 {
 		for v := range 4 {

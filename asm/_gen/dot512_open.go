@@ -40,6 +40,7 @@ func (o open512) constants() {
 
 // nibbles splits the vector at addr: low nibbles to Z24, high ones to Z25.
 func (o open512) nibbles(addr string) {
+	defer o.e.macro("NIBBLES")()
 	o.e.p("VMOVDQU64 %s, Z24", addr)
 	o.e.p("VPSRLW $4, Z24, Z25")
 	o.e.p("VPANDD Z24, Z31, Z24")
@@ -84,6 +85,7 @@ func (o open512) first() int {
 
 // fourNibbles makes Z24..Z27 of the nibbles of Z6, Z7.
 func (o open512) fourNibbles() {
+	defer o.e.macro("OPEN")()
 	e := o.e
 	e.p("VPSRLW $4, Z6, Z25")
 	e.p("VPSRLW $4, Z7, Z27")
@@ -95,6 +97,7 @@ func (o open512) fourNibbles() {
 
 // sixes makes Z24..Z27 of low nibbles Z6, Z7 and high bits Z8.
 func (o open512) sixes() {
+	defer o.e.macro("OPEN")()
 	e := o.e
 	e.p("VPSRLW $4, Z6, Z25")
 	e.p("VPSRLW $4, Z7, Z27")
@@ -112,6 +115,7 @@ func (o open512) sixes() {
 
 // twos makes Z24..Z27 of the pairs of bits of Z24.
 func (o open512) twos() {
+	defer o.e.macro("OPEN")()
 	for i := 1; i < 4; i++ {
 		o.e.p("VPSRLW $%d, Z24, Z%d", 2*i, 24+i)
 	}
@@ -123,6 +127,7 @@ func (o open512) twos() {
 // foldScales multiplies the weights Z24..Z27 of Q2_K by the scales that are in the low nibbles of the dwords of Z28, which it
 // overwrites, as it does Z29. Neighbours stay apart: products are at most 45.
 func (o open512) foldScales() {
+	defer o.e.macro("FOLD")()
 	e := o.e
 	e.p("VPANDD Z30, Z28, Z28")
 	e.p("VPSLLD $16, Z28, Z29")

@@ -2,22 +2,25 @@ package main
 
 import "fmt"
 
-// panel512 emits a kernel over packed panels:
-//
-//	for each of Panels panels, or of their slices:
-//		acc = 0, or Y
-//		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
-//		Y = acc
-//
-// Registers:
-//
-//	Z0..Z5   integer sums of the rows        DI  weights             SI, R8, AX  activations: rows 0, 3, stride
-//	Z6..Z11  second sums; temporaries;       DX  D                   R9          B or SD
-//	         minima of Q2_K
-//	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
-//	Z18..Z23 sums over a superblock          BX  prefetch distance   R11         turns of an inner loop
-//	Z24..Z29 weights, scales                 R12, R13 pointers, with several rows
-//	Z30, Z31 masks; values of Code4          0(SP) Y, 8(SP) panels left, 16(SP) slices left, 24(SP) pairs2
+// panelDoc512 heads the kernels of panel512 in the assembly.
+const panelDoc512 = `A kernel over packed panels:
+
+	for each of Panels panels, or of their slices:
+		acc = 0, or Y
+		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
+		Y = acc
+
+Registers:
+
+	Z0..Z5   integer sums of the rows        DI  weights             SI, R8, AX  activations: rows 0, 3, stride
+	Z6..Z11  second sums; temporaries;       DX  D                   R9          B or SD
+	         minima of Q2_K
+	Z12..Z17 float accumulators              R10 Mp                  CX          groups left
+	Z18..Z23 sums over a superblock          BX  prefetch distance   R11         turns of an inner loop
+	Z24..Z29 weights, scales                 R12, R13 pointers, with several rows
+	Z30, Z31 masks; values of Code4          0(SP) Y, 8(SP) panels left, 16(SP) slices left, 24(SP) pairs2`
+
+// panel512 emits the kernels that panelDoc512 describes.
 type panel512 struct {
 	open512
 	rows int
@@ -39,6 +42,9 @@ func newPanel512(e *gen, l layout, rows int) *panel512 {
 	return k
 }
 
+// macro begins a macro of so many rows.
+func (k *panel512) macro(role string) func() { return k.e.macro(fmt.Sprintf("%s%d", role, k.rows)) }
+
 // folded reports whether weights are multiplied by the scales of their sub-blocks, and minima summed in pairs: with this many rows
 // that costs less than VPDPWSSD for each row and sub-block.
 func (k *panel512) folded() bool { return k.l.coding == twos && k.rows >= 4 }
@@ -53,6 +59,7 @@ func (k *panel512) fetch(off int) {
 
 // fetchScales prefetches the lines of a group's scales.
 func (k *panel512) fetchScales() {
+	defer k.e.macro("AHEAD")()
 	for off := k.l.scales(); off < k.l.bytes(); off += 64 {
 		k.fetch(off)
 	}
@@ -61,6 +68,7 @@ func (k *panel512) fetchScales() {
 // fetchPart is step i of n that prefetch the lines of a group in the order of their addresses. Types whose fifth bits lie apart
 // from the nibbles need it: with prefetches in the order of use Q5_K reached 73 % of the read loop's rate, so 78 to 88 %.
 func (k *panel512) fetchPart(i, n int) {
+	defer k.e.macro("AHEAD")()
 	lines := k.l.bytes() / 64
 	for l := i * lines / n; l < (i+1)*lines/n; l++ {
 		k.fetch(64 * l)
@@ -73,16 +81,21 @@ func (k *panel512) emit() {
 	if k.folded() {
 		frame = pairs512 + 8*32
 	}
+	e.describe(panelDoc512)
 	e.fnFrame(k.name, fmt.Sprintf("multiplies %s with Panels panels of %s.", activationRows(k.rows), l.name), frame)
 	e.arg("CX")
+	begin := e.macro("CONSTANTS" + l.name)
 	k.constants()
+	begin()
 	if k.folded() {
 		rowsMask(e, k.rows)
 	}
 	e.lds("CX", [2]string{"W", "DI"}, [2]string{"Pf", "BX"}, [2]string{"Mp", "R10"}, [2]string{"Y", "R8"}, [2]string{"Panels", "R9"})
+	begin = e.macro("PANELS")
 	e.p("MOVQ R8, 0(SP)")
 	e.p("MOVQ R9, 8(SP)")
 	e.p("MOVQ $1, 16(SP)")
+	begin()
 	e.lab(k.name + "_panel")
 	e.arg("CX")
 	k.start()
@@ -98,9 +111,11 @@ func (k *panel512) emit() {
 	}
 	e.lab(k.name + "_slice")
 	if k.rows > 1 {
+		end := e.macro("ROWS")
 		e.ld("CX", "XStride", "AX")
 		e.p("LEAQ (AX)(AX*2), R8")
 		e.p("ADDQ SI, R8")
+		end()
 	}
 	e.ld("CX", "Groups", "CX")
 	e.lab(k.name + "_group")
@@ -133,7 +148,8 @@ func (k *panel512) group() {
 }
 
 // outputs calls f for each accumulator with the address of its outputs; AX is the stride of rows, R8 the base.
-func (k *panel512) outputs(f func(reg int, addr string)) {
+func (k *panel512) outputs(role string, f func(reg int, addr string)) {
+	defer k.macro(role)()
 	e := k.e
 	e.p("MOVQ 0(SP), R8")
 	if k.rows > 1 {
@@ -150,6 +166,7 @@ func (k *panel512) outputs(f func(reg int, addr string)) {
 
 // zeros clears the registers of all rows from that of row 0 on.
 func (k *panel512) zeros(first int) {
+	defer k.macro("ZERO")()
 	for r := range k.rows {
 		k.e.zero(first + r)
 	}
@@ -162,7 +179,7 @@ func (k *panel512) start() {
 	e.ld("CX", "Cont", "AX")
 	e.p("TESTQ AX, AX")
 	e.p("JEQ %s_zero", k.name)
-	k.outputs(func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
+	k.outputs("LOAD", func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
 	e.lab(k.name + "_zero")
 }
 
@@ -170,7 +187,8 @@ func (k *panel512) start() {
 func (k *panel512) finish() {
 	e := k.e
 	e.arg("CX")
-	k.outputs(func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	k.outputs("STORE", func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	end := e.macro("NEXT" + k.l.name)
 	e.p("ADDQ $64, 0(SP)")
 	e.ld("CX", "Groups", "AX") // DI went through Groups groups
 	e.p("IMUL3Q $%d, AX, AX", k.l.bytes())
@@ -178,6 +196,7 @@ func (k *panel512) finish() {
 	e.ld("CX", "WStep", "AX")
 	e.p("ADDQ AX, DI")
 	e.p("DECQ 8(SP)")
+	end()
 	e.p("JNZ %s_panel", k.name)
 }
 
@@ -191,6 +210,7 @@ func (k *panel512) step(bytes int) {
 
 // advance moves the pointers to the next group, unless the body's loop did.
 func (k *panel512) advance() {
+	defer k.e.macro("ADVANCE")()
 	e, l := k.e, k.l
 	if k.inner() {
 		e.p("ADDQ $%d, DI", l.bytes()-l.subs()*l.sumBytes())

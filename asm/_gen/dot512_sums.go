@@ -5,6 +5,7 @@ package main
 
 // dots adds four activations of each row, from byte x on, times weights Zw to the sums from register s on.
 func (k *panel512) dots(x, w, s int) {
+	defer k.macro("DOTS")()
 	for r := range k.rows {
 		k.e.p("VPDPBUSD.BCST %s, Z%d, Z%d", xrow(r, x), w, s+r)
 	}
@@ -12,6 +13,7 @@ func (k *panel512) dots(x, w, s int) {
 
 // addScaled adds the integer sums from register s on, times scales Z28, to the sums over the superblock.
 func (k *panel512) addScaled(s int) {
+	defer k.macro("SUMS")()
 	for r := range k.rows {
 		k.e.p("VCVTDQ2PS Z%d, Z%d", s+r, s+r)
 		k.e.p("VFMADD231PS Z28, Z%d, Z%d", s+r, sub512+r)
@@ -23,6 +25,7 @@ func (k *panel512) block(b int) {
 	e, l := k.e, k.l
 	row := func(reg string, r int) string { return strided(4*r, reg, "R10", b) }
 	two := k.rows <= 3
+	end := k.macro("OFFSETS")
 	for r := range k.rows {
 		if l.hasOffset() {
 			e.p("VPBROADCASTD %s, Z%d", row("R9", r), r)
@@ -33,7 +36,9 @@ func (k *panel512) block(b int) {
 			e.zero(second512 + r)
 		}
 	}
+	end()
 	k.blockDots(b, second512*b2i(two))
+	defer k.macro("SCALE")()
 	e.p("VCVTPH2PS %s, Z28", at("DI", l.scales()+32*b))
 	minima := l.scaling == perBlockMin
 	if minima {
@@ -62,9 +67,11 @@ func (k *panel512) blockDots(b, other int) {
 	for i := range vecs {
 		addr, x := at("DI", 64*(b*vecs+i)), 32*b+4*i
 		k.fetchPart(b*vecs+i, 2*vecs)
+		end := k.macro("STEP")
 		if !l.packed() {
 			e.p("VMOVDQU64 %s, Z24", addr)
 			k.dots(x, 24, other*(i%2))
+			end()
 			continue
 		}
 		k.nibbles(addr)
@@ -74,6 +81,7 @@ func (k *panel512) blockDots(b, other int) {
 		}
 		k.dots(x, 24, 0)
 		k.dots(x+16, 25, other)
+		end()
 	}
 }
 
@@ -143,6 +151,7 @@ func (k *panel512) pair(q int, h0, h1 string, x int, s0, s1 string) {
 		} else {
 			k.fetch(q + 64*i)
 		}
+		end := k.macro("STEP")
 		k.nibbles(at("DI", q+64*i))
 		if high {
 			k.bit4(i, 26, 24, 28)
@@ -150,7 +159,9 @@ func (k *panel512) pair(q int, h0, h1 string, x int, s0, s1 string) {
 		}
 		k.dots(x+4*i, 24, 0)
 		k.dots(x+32+4*i, 25, second512)
+		end()
 	}
+	defer k.macro("SCALE")()
 	for i, s := range []string{s0, s1} {
 		e.p("VPMOVZXBD %s, Z28", s)
 		e.p("VCVTDQ2PS Z28, Z28")
@@ -161,15 +172,18 @@ func (k *panel512) pair(q int, h0, h1 string, x int, s0, s1 string) {
 // minima sums the minima at off(base) times the sums of activations in Z(to)..
 func (k *panel512) minima(base string, off, to int) {
 	for t := range 4 {
+		end := k.macro("MINIMA")
 		k.e.p("VPMOVZXBW %s, Z24", at(base, off+32*t))
 		for r := range k.rows {
 			k.e.p("VPDPWSSD.BCST %d(R9), Z24, Z%d", 16*r+4*t, to+r)
 		}
+		end()
 	}
 }
 
 // scaleFours ends a superblock of Q4_K or Q5_K: d and dmin at off(base), minima in Z(mins)...
 func (k *panel512) scaleFours(base string, off, mins int) {
+	defer k.macro("SCALEALL")()
 	e := k.e
 	e.p("VCVTPH2PS %s, Z28", at(base, off))
 	e.p("VCVTPH2PS %s, Z29", at(base, off+32))
@@ -184,6 +198,7 @@ func (k *panel512) scaleFours(base string, off, mins int) {
 
 // zeroSixteens starts the sums over a superblock.
 func (k *panel512) zeroSixteens() {
+	defer k.macro("ZEROSUB")()
 	for r := range k.rows {
 		k.e.zero(sub512 + r)
 		if k.l.coding == twos {
@@ -235,6 +250,7 @@ func (k *panel512) sixteensLoop() {
 func (k *panel512) sixteen(q, x int, s, b string) {
 	e, l := k.e, k.l
 	quarter := l.coding == twos // sums of activations belong to minima there
+	end := k.macro("OFFSETS")
 	for r := range k.rows {
 		switch l.coding {
 		case twos:
@@ -245,6 +261,7 @@ func (k *panel512) sixteen(q, x int, s, b string) {
 			e.p("VPBROADCASTD %d(%s), Z%d", 4*r, b, r)
 		}
 	}
+	end()
 	if !quarter {
 		e.p("ADDQ R10, %s", b)
 	}
@@ -254,14 +271,17 @@ func (k *panel512) sixteen(q, x int, s, b string) {
 		}
 		e.p("VMOVDQU64 %s, Z%d", at("DI", q+64*i), k.first()+i)
 	}
+	end = k.macro("STEP")
 	k.open512.sixteen()
 	for i := range 4 {
 		k.dots(x+4*i, 24+i, 0)
 	}
+	end()
 	if quarter {
 		k.scaleTwos(s, b)
 		return
 	}
+	defer k.macro("SCALE")()
 	e.p("VPMOVSXBD %s, Z28", s)
 	e.p("VCVTDQ2PS Z28, Z28")
 	k.addScaled(0)
@@ -269,6 +289,7 @@ func (k *panel512) sixteen(q, x int, s, b string) {
 
 // scaleSixteens ends a superblock; d at weight byte off.
 func (k *panel512) scaleSixteens(off int) {
+	defer k.macro("SCALEALL")()
 	e := k.e
 	switch k.l.scaling {
 	case perSubNibbles:
@@ -289,6 +310,7 @@ func (k *panel512) scaleSixteens(off int) {
 // its end, which is as exact: a sub-block's sum is at most 16*3*127, one word, and VPDPWSSD multiplies it with the scale, a word beside
 // a zero. Z6.. are the minima times the sums of activations, which are a word each after a shift by 5.
 func (k *panel512) scaleTwos(s, b string) {
+	defer k.macro("SCALE")()
 	e := k.e
 	e.p("VPMOVZXBD %s, Z28", s)
 	e.p("VPSRLD $4, Z28, Z29")

@@ -2,18 +2,21 @@ package main
 
 import "fmt"
 
-// tile512 emits a micro-kernel over unpacked panels: a tile of 2 panels x rows, a broadcast activation serves two weight vectors.
-//
-//	for each of Slices slices:
-//		acc = 0, or of the first Y
-//		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
-//		add acc to the tree
-//	Y = tree, + Bias, + Y if Add
-//
-// Registers: Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or sums over a superblock, Z24, Z25 weights, Z26, Z27
-// activations, Z28..Z31 scales. DI weights, R11 distance to the second panel; SI, R8, AX activations; DX D; R9 B or SD; R10 Mp; CX
-// groups left; BX scales; R12 turns; R13 Acc; R14 activations to prefetch; 0(SP) slices left, 8(SP) slices done, 16(SP) pairs2. At Acc
-// float accumulators, behind them the tree's pending sums of 1, 2 and 4 slices, 768 bytes each.
+// tileDoc512 heads the kernels of tile512 in the assembly.
+const tileDoc512 = `A micro-kernel over unpacked panels: a tile of 2 panels x rows, a broadcast activation serves two weight vectors.
+
+	for each of Slices slices:
+		acc = 0, or of the first Y
+		for each group: for each sum j: s = sum over its K of w*x; acc (superblocks: sub) takes s times its scale
+		add acc to the tree
+	Y = tree, + Bias, + Y if Add
+
+Registers: Z0..Z11 integer sums (two per row), Z12..Z23 float accumulators or sums over a superblock, Z24, Z25 weights, Z26, Z27
+activations, Z28..Z31 scales. DI weights, R11 distance to the second panel; SI, R8, AX activations; DX D; R9 B or SD; R10 Mp; CX
+groups left; BX scales; R12 turns; R13 Acc; R14 activations to prefetch; 0(SP) slices left, 8(SP) slices done, 16(SP) pairs2. At Acc
+float accumulators, behind them the tree's pending sums of 1, 2 and 4 slices, 768 bytes each.`
+
+// tile512 emits the kernels that tileDoc512 describes.
 type tile512 struct {
 	e *gen
 	scaling
@@ -36,6 +39,7 @@ func (k *tile512) emit() {
 	case k.scaling == perSubNibbles:
 		doc, frame = "two unpacked panels of Q2_K", tilePairs+8*32
 	}
+	k.e.describe(tileDoc512)
 	k.e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with %s.", k.rows, doc), frame)
 	if k.scaling == perSubNibbles {
 		rowsMask(k.e, k.rows)
@@ -55,8 +59,12 @@ func (k *tile512) emit() {
 // spills: the float accumulators are in the scratch, for the registers hold sums over a superblock.
 func (k *tile512) spills() bool { return k.super() && k.scaling != perSubNibbles }
 
+// macro begins a macro of so many rows.
+func (k *tile512) macro(role string) func() { return k.e.macro(fmt.Sprintf("%s%d", role, k.rows)) }
+
 // both calls f for each accumulator: of row r, panel p, its number.
-func (k *tile512) both(f func(r, p, i int)) {
+func (k *tile512) both(role string, f func(r, p, i int)) {
+	defer k.macro(role)()
 	for r := range k.rows {
 		for p := range 2 {
 			f(r, p, 2*r+p)
@@ -65,7 +73,7 @@ func (k *tile512) both(f func(r, p, i int)) {
 }
 
 // zeros clears the registers of all rows and panels from first on.
-func (k *tile512) zeros(first int) { k.both(func(_, _, i int) { k.e.zero(first + i) }) }
+func (k *tile512) zeros(first int) { k.both("ZERO", func(_, _, i int) { k.e.zero(first + i) }) }
 
 // begin loads the arguments and starts the accumulators: Z12.. or the scratch.
 func (k *tile512) begin() {
@@ -77,18 +85,20 @@ func (k *tile512) begin() {
 	e.ld("BX", "Slices", "SI")
 	e.p("MOVQ SI, 0(SP)")
 	e.p("MOVQ $0, 8(SP)")
+	begin := e.macro("SETUP")
 	e.lds("BX", [2]string{"W", "DI"}, [2]string{"WFar", "R11"}, [2]string{"X", "SI"}, [2]string{"XStride", "AX"}, [2]string{"D", "DX"},
 		[2]string{sums, "R9"}, [2]string{"Mp", "R10"}, [2]string{"Src", "R14"})
 	e.p("LEAQ (AX)(AX*2), R8")
 	e.p("ADDQ SI, R8")
+	begin()
 	k.zeros(tileAcc)
 	e.ld("BX", "Cont", "CX")
 	e.p("TESTQ CX, CX")
 	e.p("JEQ %s_fetch", k.name)
-	k.outputs(func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
+	k.outputs("LOAD", func(reg int, addr string) { e.p("VMOVUPS %s, Z%d", addr, reg) })
 	e.lab(k.name + "_fetch")
 	// While the tile is computed: with a residual to be added, 59 % of the peak became 68 (K = N = 2048 in the engine).
-	k.outputs(func(_ int, addr string) { e.p("PREFETCHT0 %s", addr) })
+	k.outputs("FETCH", func(_ int, addr string) { e.p("PREFETCHT0 %s", addr) })
 	e.lab(k.name + "_slice")
 	if k.spills() {
 		e.ld("BX", "Acc", "R13")
@@ -100,7 +110,7 @@ func (k *tile512) begin() {
 
 // store writes the accumulators to the scratch at R13.
 func (k *tile512) store() {
-	k.both(func(_, _, i int) { k.e.p("VMOVUPS Z%d, %d(R13)", tileAcc+i, 64*i) })
+	k.both("SPILL", func(_, _, i int) { k.e.p("VMOVUPS Z%d, %d(R13)", tileAcc+i, 64*i) })
 }
 
 // end adds a slice to the tree and goes on with the next one, which follows in W, X, D and B; after the last it stores the
@@ -112,7 +122,7 @@ func (k *tile512) end() {
 	e.p("JNZ %s_group", k.name)
 	e.arg("BX")
 	if k.spills() {
-		k.both(func(_, _, i int) { e.p("VMOVUPS %d(R13), Z%d", 64*i, tileAcc+i) })
+		k.both("FILL", func(_, _, i int) { e.p("VMOVUPS %d(R13), Z%d", 64*i, tileAcc+i) })
 	} else {
 		e.ld("BX", "Acc", "R13")
 	}
@@ -121,14 +131,14 @@ func (k *tile512) end() {
 	e.p("ADDQ $768, R13")
 	e.p("TESTQ $1, R12")
 	e.p("JEQ %s_leaf", k.name)
-	k.both(func(_, _, i int) { e.p("VADDPS %d(R13), Z%d, Z%d", 64*i, tileAcc+i, tileAcc+i) })
+	k.both("TREE", func(_, _, i int) { e.p("VADDPS %d(R13), Z%d, Z%d", 64*i, tileAcc+i, tileAcc+i) })
 	e.p("SHRQ $1, R12")
 	e.p("JMP %s_tree", k.name)
 	e.lab(k.name + "_leaf")
 	e.p("INCQ 8(SP)")
 	e.p("DECQ 0(SP)")
 	e.p("JLE %s_out", k.name)
-	k.both(func(_, _, i int) {
+	k.both("PEND", func(_, _, i int) {
 		e.p("VMOVUPS Z%d, %d(R13)", tileAcc+i, 64*i)
 		e.zero(tileAcc + i)
 	})
@@ -138,22 +148,23 @@ func (k *tile512) end() {
 	e.p("TESTQ CX, CX")
 	e.p("JEQ %s_add", k.name)
 	e.ld("BX", "YFar", "R13")
-	k.both(func(_, p, i int) { e.p("VADDPS %s, Z%d, Z%d", indexed("CX", "R13", p), tileAcc+i, tileAcc+i) })
+	k.both("BIAS", func(_, p, i int) { e.p("VADDPS %s, Z%d, Z%d", indexed("CX", "R13", p), tileAcc+i, tileAcc+i) })
 	e.lab(k.name + "_add")
 	e.ld("BX", "Add", "CX")
 	e.p("TESTQ CX, CX")
 	e.p("JEQ %s_store", k.name)
-	k.outputs(func(reg int, addr string) { e.p("VADDPS %s, Z%d, Z%d", addr, reg, reg) })
+	k.outputs("RESIDUAL", func(reg int, addr string) { e.p("VADDPS %s, Z%d, Z%d", addr, reg, reg) })
 	e.lab(k.name + "_store")
-	k.outputs(func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
+	k.outputs("STORE", func(reg int, addr string) { e.p("VMOVUPS Z%d, %s", reg, addr) })
 	e.ret()
 }
 
 // outputs calls f for each accumulator and the address of its outputs; BX holds the arguments.
-func (k *tile512) outputs(f func(reg int, addr string)) {
+func (k *tile512) outputs(role string, f func(reg int, addr string)) {
+	defer k.macro(role)()
 	e := k.e
 	e.lds("BX", [2]string{"Y", "R12"}, [2]string{"YStride", "CX"}, [2]string{"YFar", "R13"})
-	k.both(func(_, p, i int) {
+	k.both("MOVE", func(_, p, i int) {
 		f(tileAcc+i, indexed("R12", "R13", p))
 		if p == 1 {
 			e.p("ADDQ CX, R12")
@@ -165,6 +176,7 @@ func (k *tile512) outputs(f func(reg int, addr string)) {
 // or sums of the current blocks, by register the bytes that a row has there. Without it the engine's prefill, whose buffers lie in
 // huge pages, had 62 % of the peak instead of 69; benchmarks on small pages showed no difference.
 func (k *tile512) fetch(x bool, blocks map[string]int) {
+	defer k.e.macro("AHEAD")()
 	e := k.e
 	if x {
 		n := (k.rows + 1) / 2
@@ -182,6 +194,7 @@ func (k *tile512) fetch(x bool, blocks map[string]int) {
 
 // offsets starts the integer sums: at zero, or where weights have an offset at its product with the sum of activations.
 func (k *tile512) offsets() {
+	defer k.macro("OFFSETS")()
 	e := k.e
 	for r := range k.rows {
 		switch k.scaling {
@@ -202,6 +215,7 @@ func (k *tile512) offsets() {
 func (k *tile512) dots(n, w, x int) {
 	e := k.e
 	for i := range n {
+		end := k.macro("DOTS")
 		e.p("VMOVDQU64 %d(DI), Z24", w+64*i)
 		e.p("VMOVDQU64 %d(DI)(R11*1), Z25", w+64*i)
 		for r := range k.rows {
@@ -211,6 +225,7 @@ func (k *tile512) dots(n, w, x int) {
 				e.p("VPDPBUSD Z%d, Z%d, Z%d", t, 24+p, 2*r+p)
 			}
 		}
+		end()
 	}
 }
 
@@ -229,6 +244,7 @@ func (k *tile512) blocks() {
 		k.offsets()
 		k.fetch(true, map[string]int{"DX": 4, "R9": 4})
 		k.dots(8, 512*b, 32*b)
+		end := k.macro("SCALE")
 		k.load2("VCVTPH2PS", l.scales()+32*b, "DI", 28)
 		if minima {
 			k.load2("VCVTPH2PS", l.minima()+32*b, "DI", 24)
@@ -251,6 +267,7 @@ func (k *tile512) blocks() {
 				}
 			}
 		}
+		end()
 		e.p("ADDQ R10, DX")
 		e.p("ADDQ R10, R9")
 	}
@@ -313,7 +330,7 @@ func (k *tile512) superblock() {
 			e.p("VCVTPH2PS %s, Z%d", strided(288, "DI", "R11", p), 26+p)
 		}
 	}
-	k.both(func(r, p, i int) {
+	k.both("SCALEALL", func(r, p, i int) {
 		e.p("VMOVUPS %d(R13), Z30", 64*i)
 		e.p("VMULPS.BCST %d(DX), Z%d, Z28", 4*r, 24+p)
 		e.p("VFMADD231PS Z28, Z%d, Z30", tileAcc+i)
@@ -337,11 +354,12 @@ func (k *tile512) endSuper() {
 // scaleSub adds the integer sums of a sub-block, times its scales at BX, to the sums over the superblock. In float: VCVTDQ2PS and
 // VFMADD231PS cost no more than VPMULLD and VPADDD.
 func (k *tile512) scaleSub(extend string, off int) {
+	defer k.macro("SCALE")()
 	e := k.e
 	k.load2(extend, off, "BX", 28)
 	e.p("VCVTDQ2PS Z28, Z28")
 	e.p("VCVTDQ2PS Z29, Z29")
-	k.both(func(_, p, i int) {
+	k.both("SUMS", func(_, p, i int) {
 		e.p("VCVTDQ2PS Z%d, Z%d", i, i)
 		e.p("VFMADD231PS Z%d, Z%d, Z%d", 28+p, i, tileAcc+i)
 	})
@@ -349,6 +367,7 @@ func (k *tile512) scaleSub(extend string, off int) {
 
 // addMinima adds the pairs of minima at byte off, times the pairs of sums of a row at an address, to the integer sums.
 func (k *tile512) addMinima(off int, sums func(r int) string) {
+	defer k.macro("MINIMA")()
 	e := k.e
 	k.load2("VPMOVZXBW", off, "DI", 24)
 	for r := range k.rows {
@@ -385,6 +404,7 @@ func (k *tile512) superTwos() {
 
 // scaleTwos adds integer sums times the scale at byte off; those of minima are a 32nd, and so is their scale by Z24.
 func (k *tile512) scaleTwos(off int, minima bool) {
+	defer k.macro("SCALE")()
 	e := k.e
 	k.load2("VCVTPH2PS", off, "DI", 28)
 	for r := range k.rows {

@@ -48,6 +48,7 @@ func (k *unpack512) emit() {
 // split stores the low nibbles of the vector at byte off at lo, the high ones at hi; bits of i, j of the fifth bits in Z26, and in
 // Zh, belong to them.
 func (k *unpack512) split(off, lo, hi, i, j, h int) {
+	defer k.e.macro("SPLIT")()
 	k.nibbles(at("DI", off))
 	if k.l.coding == fives {
 		k.bit4(i, 26, 24, 28)
@@ -86,17 +87,21 @@ func (k *unpack512) fours() {
 func (k *unpack512) sixteens() {
 	e, l := k.e, k.l
 	for j := range 16 {
+		end := e.macro("SIXTEEN")
 		for i := range l.sumBytes() / 64 {
 			e.p("VMOVDQU64 %d(DI), Z%d", l.sumBytes()*j+64*i, k.first()+i)
 		}
 		k.sixteen()
 		if l.coding == twos {
+			end()
 			e.p("VPMOVZXBD %d(DI), Z28", l.scales()+16*j)
+			end = e.macro("SCALED")
 			k.foldScales()
 		}
 		for i := range 4 {
 			e.p("VMOVDQU64 Z%d, %d(SI)", 24+i, 256*j+64*i)
 		}
+		end()
 	}
 }
 
@@ -104,6 +109,7 @@ func (k *unpack512) sixteens() {
 func (k *unpack512) scalesTwos() {
 	e, from, to := k.e, k.l.scales(), k.to.scales()
 	for t := range 8 {
+		end := e.macro("MINIMA")
 		e.p("VPMOVZXBW %d(DI), Y24", from+32*t)
 		e.p("VPMOVZXBW %d(DI), Y25", from+32*t+16)
 		e.p("VPSRLW $4, Y24, Y24")
@@ -111,6 +117,7 @@ func (k *unpack512) scalesTwos() {
 		e.p("VPSLLW $8, Y25, Y25")
 		e.p("VPORD Y25, Y24, Y24")
 		e.p("VMOVDQU64 Y24, %d(SI)", to+32*t)
+		end()
 	}
 	e.p("VMOVDQU64 %d(DI), Z24", from+256)
 	e.p("VMOVDQU64 Z24, %d(SI)", to+256)

@@ -8,13 +8,15 @@ import (
 // Instructions that the assembler of Go 1.26 lacks, as bytes: Intel SDM volume 2, sections 2.3 (VEX) and 2.7 (EVEX). All are register
 // forms of opcode map 0F38 with W = 0; operands are in the assembler's order, the destination last.
 
-// raw emits one instruction given as bytes; comment is its Intel form.
-func (e *gen) raw(comment string, bs ...byte) {
+// raw emits one instruction given as bytes: a macro whose name has its operands in the assembler's order.
+func (e *gen) raw(name string, bs ...byte) {
 	var t []string
 	for _, b := range bs {
 		t = append(t, fmt.Sprintf("BYTE $0x%02x", b))
 	}
-	fmt.Fprintf(&e.s, "\t%s // %s\n", strings.Join(t, "; "), comment)
+	it := e.callOf(name, []item{{text: strings.Join(t, "; ")}})
+	it.call.instruction = true
+	e.items = append(e.items, it)
 }
 
 // inverted is the complement of a bit of register number x, as prefixes hold it.
@@ -25,7 +27,7 @@ func modRM(reg, rm int) byte { return 0xC0 | byte(reg&7)<<3 | byte(rm&7) }
 
 // vex66 emits opcode op of VEX.256.66.0F38.W0.
 func (e *gen) vex66(name string, op byte, ys2, ys1, yd int) {
-	e.raw(fmt.Sprintf("{vex} %s Y%d, Y%d, Y%d", name, ys2, ys1, yd),
+	e.raw(fmt.Sprintf("%s_Y%d_Y%d_Y%d", name, ys2, ys1, yd),
 		0xC4, inverted(yd, 3)<<7|1<<6|inverted(ys2, 3)<<5|0x02, byte(^ys1&15)<<3|1<<2|0x01, op, modRM(yd, ys2))
 }
 
@@ -40,5 +42,5 @@ func (e *gen) dpbf16(zs2, zs1, zd int) {
 	p0 := inverted(zd, 3)<<7 | inverted(zs2, 4)<<6 | inverted(zs2, 3)<<5 | inverted(zd, 4)<<4 | 0x02
 	p1 := byte(^zs1&15)<<3 | 1<<2 | 0x02   // W=0, pp=F3
 	p2 := byte(0x40) | inverted(zs1, 4)<<3 // L'L=512
-	e.raw(fmt.Sprintf("VDPBF16PS Z%d, Z%d, Z%d", zs2, zs1, zd), 0x62, p0, p1, p2, 0x52, modRM(zd, zs2))
+	e.raw(fmt.Sprintf("VDPBF16PS_Z%d_Z%d_Z%d", zs2, zs1, zd), 0x62, p0, p1, p2, 0x52, modRM(zd, zs2))
 }

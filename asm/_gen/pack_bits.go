@@ -79,6 +79,7 @@ func (p *packer) scales(dst int) {
 
 // transposePairs makes bits 2i, 2i+1 of vector c of bits 2c, 2c+1 of vector i, of vectors 0..3. It uses vector 4.
 func (p *packer) transposePairs() {
+	defer p.macro("PAIRS")()
 	p.swap(0, 2, 4, 4, 0x0f)
 	p.swap(1, 3, 4, 4, 0x0f)
 	p.swap(0, 1, 4, 2, 0x33)
@@ -88,6 +89,7 @@ func (p *packer) transposePairs() {
 // octet sorts the eight nibbles of each dword of r: nibble k goes to the low half of byte k, nibble 4+k to the high half. It
 // exchanges the middle bytes, then the middle nibbles of each word. It uses vector 4.
 func (p *packer) octet(r reg) {
+	defer p.macro("OCTET")()
 	p.o("VPSHUFB", mem{base: "packmiddle<>(SB)"}, r, r)
 	p.o("VPSRLD", "$4", r, reg(4))
 	p.bits("VPXOR", r, 4, 4)
@@ -99,6 +101,7 @@ func (p *packer) octet(r reg) {
 
 // fifth stores the dwords of w with bit 4i+k moved to bit i of byte k. It uses vectors 4 to 6.
 func (p *packer) fifth(w reg, dst int) {
+	defer p.macro("FIFTH")()
 	for k := range 4 {
 		p.o("VPSRLD", fmt.Sprintf("$%d", k), w, reg(4))
 		from := reg(4)
@@ -123,6 +126,7 @@ func (p *packer) fifth(w reg, dst int) {
 
 // swap exchanges the bits of a that are above those of mask by s with the bits of b under mask (a byte); t is overwritten.
 func (p *packer) swap(a, b, t reg, s int, mask uint32) {
+	defer p.macro("SWAP")()
 	shift := fmt.Sprintf("$%d", s)
 	p.o("VPSRLD", shift, a, t)
 	p.bits("VPXOR", b, t, t)
@@ -134,6 +138,7 @@ func (p *packer) swap(a, b, t reg, s int, mask uint32) {
 
 // bitTranspose transposes, in each byte place, the 8 x 8 matrix of the bits of eight vectors at dst.
 func (p *packer) bitTranspose(dst int) {
+	defer p.macro("BITS")()
 	halves, name, suffix, mov := 2, "Y", "", "VMOVDQU"
 	if p.wide {
 		halves, name, suffix, mov = 1, "Z", "D", "VMOVDQU32"

@@ -2,8 +2,11 @@ package main
 
 import "fmt"
 
-// packer emits kernels. SI, R8, R9, R10 point to rows 0, 4, 8, 12 at the current group, R11 is the stride, R12 three times
-// that, R13 the prefetch distance, DI the destination, CX counts groups; AX is free.
+// packDoc heads the kernels of packer in the assembly.
+const packDoc = `Packing: SI, R8, R9, R10 point to rows 0, 4, 8, 12 at the current group, R11 is the stride, R12 three times
+that, R13 the prefetch distance, DI the destination, CX counts groups; AX is free.`
+
+// packer emits the kernels that packDoc describes.
 type packer struct {
 	vec
 	onLoad func()
@@ -12,6 +15,7 @@ type packer struct {
 // kernel emits a kernel whose body packs one group.
 func (p *packer) kernel(k packing) {
 	name := p.tier() + "Pack" + k.name
+	p.describe(packDoc)
 	p.fn(name, fmt.Sprintf("packs Groups x %d bytes of 16 rows to Groups x %d bytes.", k.step, k.group))
 	p.arg("BX")
 	p.lds("BX", [2]string{"Src", "SI"}, [2]string{"Stride", "R11"}, [2]string{"Dst", "DI"}, [2]string{"Groups", "CX"}, [2]string{"Pf", "R13"})
@@ -21,10 +25,10 @@ func (p *packer) kernel(k packing) {
 	p.p("LEAQ (R9)(R11*4), R10")
 	p.lab(name + "_l")
 	// The prefetches are spread over the loads: 64 at once would wait for each other, and nothing would be under way later.
-	start, loads := p.s.Len(), 0
+	start, loads := len(p.items), 0
 	p.onLoad = func() { loads++ }
 	k.body(p)
-	p.s.Truncate(start)
+	p.items = p.items[:start]
 	var ahead []string
 	for off := 0; off < k.step && !k.near; off += 64 {
 		for j := range 4 {
@@ -60,6 +64,7 @@ func packRow(base string, i, off int) string {
 // load fills vectors 0..3 with the 16 bytes at off of each row, lane j of vector i from row 4j+i.
 func (p *packer) load(off int) {
 	p.onLoad()
+	defer p.macro("LOAD")()
 	for i := range 4 {
 		at := func(j int) string { return packRow(packBase[j], i, off) }
 		if p.wide {
@@ -79,6 +84,7 @@ func (p *packer) load(off int) {
 // unit makes vector d (0..3) the dwords at off+4d of the rows. It uses vectors 4 to 7.
 func (p *packer) unit(off int) {
 	p.load(off)
+	defer p.macro("TRANSPOSE")()
 	for i := range 2 {
 		p.o("VPUNPCKLDQ", reg(2*i+1), reg(2*i), reg(4+2*i))
 		p.o("VPUNPCKHDQ", reg(2*i+1), reg(2*i), reg(5+2*i))
@@ -105,6 +111,7 @@ func (p *packer) dword(off, d int) {
 // copy stores the four vectors of the 16 bytes at off one after another.
 func (p *packer) copy(off, dst int) {
 	p.unit(off)
+	defer p.macro("STORE")()
 	for i := range 4 {
 		p.store(reg(i), dst+64*i)
 	}
@@ -122,6 +129,7 @@ func (p *packer) store(r reg, dst int) { p.move(r, f32(dst, "DI")) }
 
 // lowWords and highWords store one half of each dword of r: 32 bytes. They use vectors 6 and 7.
 func (p *packer) lowWords(r reg, dst int) {
+	defer p.macro("LOW")()
 	if p.wide {
 		p.p("VPMOVDW Z%d, %d(DI)", r, dst)
 		return
@@ -131,6 +139,7 @@ func (p *packer) lowWords(r reg, dst int) {
 }
 
 func (p *packer) highWords(r reg, dst int) {
+	defer p.macro("HIGH")()
 	p.o("VPSRLD", "$16", r, reg(7))
 	if p.wide {
 		p.p("VPMOVDW Z7, %d(DI)", dst)
@@ -148,6 +157,7 @@ func (p *packer) storeWords(dst int) {
 
 // bytes stores byte j of each row's dword in r at dst+16j. It uses vectors 6 and 7.
 func (p *packer) bytes(r reg, dst int) {
+	defer p.macro("BYTES")()
 	p.o("VPSHUFB", mem{base: "packbytes<>(SB)"}, r, reg(7))
 	if p.wide {
 		p.p("VMOVDQU32 packlanes<>(SB), Z6")

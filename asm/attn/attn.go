@@ -19,8 +19,8 @@ import (
 	"unsafe"
 )
 
-// Keys is the number of positions of a block.
-const Keys = 64
+// BlockKeys is the number of positions of a block.
+const BlockKeys = 64
 
 // Layout of a query's state, in float32: running maximum, alpha of the last Softmax, sum in 16 lanes, output.
 const (
@@ -115,12 +115,12 @@ func floats(p unsafe.Pointer, byteOff, n int) []float32 {
 }
 
 func scoresGo(a *Args) {
-	k := floats(a.K, 0, a.D*Keys)
+	k := floats(a.K, 0, a.D*BlockKeys)
 	for i := range a.M {
-		s := floats(a.S, 4*Keys*i, Keys)
+		s := floats(a.S, 4*BlockKeys*i, BlockKeys)
 		clear(s)
 		for d, q := range floats(a.Q, i*a.QStride, a.D) {
-			for j, x := range k[Keys*d:][:Keys] {
+			for j, x := range k[BlockKeys*d:][:BlockKeys] {
 				s[j] += float32(x * q)
 			}
 		}
@@ -129,7 +129,7 @@ func scoresGo(a *Args) {
 
 func softmaxGo(a *Args) {
 	for i := range a.M {
-		s, st := floats(a.S, 4*Keys*i, Keys), floats(a.O, i*a.OStride, StateOut)
+		s, st := floats(a.S, 4*BlockKeys*i, BlockKeys), floats(a.O, i*a.OStride, StateOut)
 		m := st[StateMax]
 		for _, x := range s {
 			m = max(m, x)
@@ -146,7 +146,7 @@ func softmaxGo(a *Args) {
 }
 
 func capGo(a *Args) {
-	s := floats(a.S, 0, a.M*Keys)
+	s := floats(a.S, 0, a.M*BlockKeys)
 	for i, x := range s {
 		e := Exp2(a.CapIn * float32(math.Abs(float64(x))))
 		s[i] = float32(math.Copysign(float64(a.CapOut*((1-e)/(1+e))), float64(x)))
@@ -156,7 +156,7 @@ func capGo(a *Args) {
 func pvGo(a *Args) {
 	n := 16 * a.NV
 	for i := range a.M {
-		p, st := floats(a.S, 4*Keys*i, Keys), floats(a.O, i*a.OStride, StateOut+n)
+		p, st := floats(a.S, 4*BlockKeys*i, BlockKeys), floats(a.O, i*a.OStride, StateOut+n)
 		o := st[StateOut:]
 		for d := range o {
 			o[d] *= st[StateAlpha]
@@ -170,24 +170,24 @@ func pvGo(a *Args) {
 }
 
 func decodeK8Go(a *Args) {
-	k, o := unsafe.Slice((*int8)(a.K), a.D*Keys), floats(a.O, 0, a.D*Keys)
+	k, o := unsafe.Slice((*int8)(a.K), a.D*BlockKeys), floats(a.O, 0, a.D*BlockKeys)
 	for d := range a.D {
-		scale := floats(a.KS, d/32*4*Keys, Keys)
-		for j, q := range k[d*Keys:][:Keys] {
-			o[d*Keys+j] = float32(q) * scale[j]
+		scale := floats(a.KS, d/32*4*BlockKeys, BlockKeys)
+		for j, q := range k[d*BlockKeys:][:BlockKeys] {
+			o[d*BlockKeys+j] = float32(q) * scale[j]
 		}
 	}
 }
 
 func decodeK4Go(a *Args) {
 	blocks := (a.D + 31) / 32
-	k, o := unsafe.Slice((*byte)(a.K), blocks*16*Keys), floats(a.O, 0, blocks*32*Keys)
+	k, o := unsafe.Slice((*byte)(a.K), blocks*16*BlockKeys), floats(a.O, 0, blocks*32*BlockKeys)
 	for r := range 16 * blocks {
 		b, e := r/16, r%16
-		scale := floats(a.KS, b*4*Keys, Keys)
-		for j, q := range k[r*Keys:][:Keys] {
-			o[(32*b+e)*Keys+j] = float32(int(q&15)-8) * scale[j]
-			o[(32*b+e+16)*Keys+j] = float32(int(q>>4)-8) * scale[j]
+		scale := floats(a.KS, b*4*BlockKeys, BlockKeys)
+		for j, q := range k[r*BlockKeys:][:BlockKeys] {
+			o[(32*b+e)*BlockKeys+j] = float32(int(q&15)-8) * scale[j]
+			o[(32*b+e+16)*BlockKeys+j] = float32(int(q>>4)-8) * scale[j]
 		}
 	}
 }
@@ -223,7 +223,7 @@ func Exp2(x float32) float32 {
 // StoreKeys writes eight keys of d elements of 16 bits, stride elements apart from src on, to consecutive positions of a block
 // [d][64], the first at dst.
 func StoreKeys(w Width, dst, src []uint16, stride, d int) {
-	_, _ = dst[(d-1)*Keys+7], src[7*stride+d-1]
+	_, _ = dst[(d-1)*BlockKeys+7], src[7*stride+d-1]
 	whole := 0
 	if w != Go && d >= 8 {
 		whole = d &^ 7
@@ -231,7 +231,7 @@ func StoreKeys(w Width, dst, src []uint16, stride, d int) {
 	}
 	for i := range 8 {
 		for e := whole; e < d; e++ {
-			dst[e*Keys+i] = src[i*stride+e]
+			dst[e*BlockKeys+i] = src[i*stride+e]
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestSoftmax(t *testing.T) {
 		const m, stride = 3, StateOut + 16
 		var all []uint32
 		for round := range 20 {
-			s, st := make([]float32, m*Keys), make([]float32, m*stride)
+			s, st := make([]float32, m*BlockKeys), make([]float32, m*stride)
 			for i := range s {
 				s[i] = float32(r.NormFloat64() * 20)
 				if round%2 == 1 {
@@ -60,7 +60,7 @@ func TestSoftmax(t *testing.T) {
 				}
 			}
 			for q := range m {
-				s[q*Keys+r.IntN(Keys)] = 0
+				s[q*BlockKeys+r.IntN(BlockKeys)] = 0
 				st[q*stride+StateMax] = []float32{-math.MaxFloat32, -3, 0}[q]
 				for l := range 16 {
 					st[q*stride+StateSum+l] = float32(q) * r.Float32()
@@ -69,7 +69,7 @@ func TestSoftmax(t *testing.T) {
 			in, old := slices.Clone(s), slices.Clone(st)
 			k.Softmax(&Args{S: unsafe.Pointer(&s[0]), O: unsafe.Pointer(&st[0]), OStride: 4 * stride, M: m})
 			for q := range m {
-				p, x, st, old := s[q*Keys:][:Keys], in[q*Keys:][:Keys], st[q*stride:], old[q*stride:]
+				p, x, st, old := s[q*BlockKeys:][:BlockKeys], in[q*BlockKeys:][:BlockKeys], st[q*stride:], old[q*stride:]
 				top := max(slices.Max(x), old[StateMax])
 				if st[StateMax] != top {
 					t.Fatalf("%v: maximum %g, want %g", w, st[StateMax], top)
@@ -105,8 +105,8 @@ func TestSoftmax(t *testing.T) {
 	}
 	for _, w := range widths() { // NaN and +Inf make all weights NaN
 		for _, bad := range []float32{nan, inf} {
-			s, st := make([]float32, Keys), make([]float32, StateOut)
-			s[r.IntN(Keys)] = bad
+			s, st := make([]float32, BlockKeys), make([]float32, StateOut)
+			s[r.IntN(BlockKeys)] = bad
 			For(w, F32).Softmax(&Args{S: unsafe.Pointer(&s[0]), O: unsafe.Pointer(&st[0]), M: 1})
 			sum := float32(0)
 			for _, l := range st[StateSum:] {
@@ -130,24 +130,24 @@ func TestChains(t *testing.T) {
 		}
 		return x
 	}
-	k, v, q, st := row(d*Keys), row(Keys*16*nv), row(m*d), row(m*stride)
+	k, v, q, st := row(d*BlockKeys), row(BlockKeys*16*nv), row(m*d), row(m*stride)
 	for _, w := range widths() {
 		mulAdd := fma32
 		if w == Go {
 			mulAdd = func(x, y, z float32) float32 { return float32(x*y) + z }
 		}
-		s, o := make([]float32, m*Keys), slices.Clone(st)
+		s, o := make([]float32, m*BlockKeys), slices.Clone(st)
 		a := &Args{K: unsafe.Pointer(&k[0]), V: unsafe.Pointer(&v[0]), Q: unsafe.Pointer(&q[0]), QStride: 4 * d, S: unsafe.Pointer(&s[0]),
 			O: unsafe.Pointer(&o[0]), OStride: 4 * stride, D: d, NV: nv, VStride: 64 * nv, J0: 5, J1: 61, M: m, Pf: unsafe.Pointer(&v[0])}
 		For(w, F32).Scores[m](a)
 		for i := range m {
-			for j := range Keys {
+			for j := range BlockKeys {
 				want := float32(0)
 				for x := range d {
-					want = mulAdd(k[x*Keys+j], q[i*d+x], want)
+					want = mulAdd(k[x*BlockKeys+j], q[i*d+x], want)
 				}
-				if s[i*Keys+j] != want {
-					t.Fatalf("%v: score %d of query %d: %g, want %g", w, j, i, s[i*Keys+j], want)
+				if s[i*BlockKeys+j] != want {
+					t.Fatalf("%v: score %d of query %d: %g, want %g", w, j, i, s[i*BlockKeys+j], want)
 				}
 			}
 		}
@@ -156,7 +156,7 @@ func TestChains(t *testing.T) {
 			for x := range 16 * nv {
 				want := st[i*stride+StateOut+x] * st[i*stride+StateAlpha]
 				for j := 5; j < 61; j++ {
-					want = mulAdd(v[j*16*nv+x], s[i*Keys+j], want)
+					want = mulAdd(v[j*16*nv+x], s[i*BlockKeys+j], want)
 				}
 				if got := o[i*stride+StateOut+x]; got != want {
 					t.Fatalf("%v: output %d of query %d: %g, want %g", w, x, i, got, want)
@@ -169,9 +169,9 @@ func TestChains(t *testing.T) {
 func TestCap(t *testing.T) {
 	const c = 30.0
 	for _, w := range widths() {
-		x := make([]float32, 2*Keys)
+		x := make([]float32, 2*BlockKeys)
 		for i := range x {
-			x[i] = float32(math.Sinh(float64(i-Keys) / 10))
+			x[i] = float32(math.Sinh(float64(i-BlockKeys) / 10))
 		}
 		x[0], x[1], x[2] = float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())
 		y := slices.Clone(x)
