@@ -15,10 +15,10 @@ var longMutants = []struct {
 	what, file, old, new, pkg string
 }{
 	{"keys of positions from 512 on are stored in the page before theirs", "internal/step/attend.go",
-		"kp := cache.Keys(seq, layer, h)[pos/kv.Block]", "kp := cache.Keys(seq, layer, h)[pos/kv.Block-min(1, pos/512)]", "./internal/walk"},
+		"kp := cache.Keys(seq, layer, h)[pos/kernel.BlockKeys]", "kp := cache.Keys(seq, layer, h)[pos/kernel.BlockKeys-min(1, pos/512)]", "./internal/walk"},
 	{"values of positions from 512 on are stored in the next slot", "internal/step/attend.go",
-		"vp := cache.Values(seq, layer, h)[pos/kv.Block]",
-		"vp := unsafe.Add(cache.Values(seq, layer, h)[pos/kv.Block], -min(1, pos/512)*min(1, pos%kv.Block)*vb/kv.Block)", "./internal/walk"},
+		"vp := cache.Values(seq, layer, h)[pos/kernel.BlockKeys]",
+		"vp := unsafe.Add(cache.Values(seq, layer, h)[pos/kernel.BlockKeys], -min(1, pos/512)*min(1, pos%kernel.BlockKeys)*vb/kernel.BlockKeys)", "./internal/walk"},
 	{"the first of several chunks is dropped where one worker computes all", "internal/kernel/attn.go",
 		"for c := first; c*ChunkKeys < hi", "for c := first + 1; c*ChunkKeys < hi", "./internal/walk"},
 	{"the first of several chunks is dropped in the merge", "internal/kernel/attn.go",
@@ -52,7 +52,7 @@ var longMutants = []struct {
 	{"the engine counts positions beyond 600 one short", "internal/engine/engine.go",
 		"b.Pos, b.Seq = append(b.Pos, int32(pos+i))", "b.Pos, b.Seq = append(b.Pos, int32(pos+i-(pos+i)/601))", "./test"},
 	{"a sequence that goes back keeps a page too few", "internal/kv/kv.go",
-		"keep := (n + Block - 1) / Block", "keep := n / 512 * 8", "./test"},
+		"keep := (n + kernel.BlockKeys - 1) / kernel.BlockKeys", "keep := n / 512 * 8", "./test"},
 }
 
 // partMutants are engines whose part function (plan/part.go), or what the walk makes of it, has one mistake each. The tests of package walk must

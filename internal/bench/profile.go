@@ -24,7 +24,7 @@ func (b *Runner) profilePhases(t Test) ([]profiled, error) {
 	}
 	defer b.end(s)
 	defer b.e.SetHook(nil)
-	cache := float64(b.e.KVPerPosition())
+	cache := b.e.KVPerPosition()
 	var out []profiled
 	run := func(phase string, t Test, n int, w plan.Load) error {
 		if _, err := b.once(t, s); err != nil { // warm

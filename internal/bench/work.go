@@ -32,7 +32,7 @@ func (b *Runner) work(t Test) (testWork, error) {
 		if err != nil {
 			return err
 		}
-		x := p.Total(plan.Load{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: float64(b.e.KVPerPosition())})
+		x := p.Total(plan.Load{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: b.e.KVPerPosition()})
 		w.bytes, w.ops, w.kind = w.bytes+n*x.Bytes, w.ops+n*x.Ops, x.Kind
 		w.walks = append(w.walks, walkWork{n, x.Bytes, x.Ops})
 		return nil

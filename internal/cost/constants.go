@@ -109,9 +109,6 @@ const (
 	// (internal/walk/slot.go).
 	packStay = 135e-3 * 2 / 1.3e9
 
-	// programBytes is what the engine keeps free for the program (internal/engine/budget.go).
-	programBytes = 24 << 20
-
 	// readShare is the share of the theoretical bandwidth of the channels that reading reaches where nobody measured it, between a low and a
 	// high one. Stated: STREAM reaches 75 to 90 % on DDR4 and DDR5 servers.
 	readShare, readShareLow, readShareHigh = 0.82, 0.75, 0.90

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"ck/internal/engine"
 	"ck/internal/graph"
-	"ck/internal/kv"
+	"ck/internal/kernel"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/walk"
@@ -45,9 +46,6 @@ func classOf(name string, dims int) string {
 	return Other
 }
 
-// pageBytes keeps the panels of matrices apart, as the engine does.
-const pageBytes = 4096
-
 // Parts lists the weights by class. A tied embedding is also packed, as the output.
 func (m *Model) Parts() []Part {
 	out := []Part{{Class: Embedding}, {Class: Attention}, {Class: FFN}, {Class: Output}, {Class: Other}}
@@ -57,7 +55,7 @@ func (m *Model) Parts() []Part {
 	matrix := map[string]int64{}
 	for i, w := range m.Graph.Weights {
 		if id := graph.WeightID(i); m.Graph.Roles(id)[graph.Matrix] {
-			matrix[w.Name] = int64(walk.PanelsBytes(w.Rows, w.Cols, m.format(id))+pageBytes-1) &^ (pageBytes - 1)
+			matrix[w.Name] = int64(walk.PanelsRoom(w.Rows, w.Cols, m.format(id)))
 		}
 	}
 	for _, t := range m.Tensors {
@@ -93,7 +91,7 @@ type Memory struct {
 	File        int64 // mapped: page cache, shared with other processes, given back under pressure
 	Panels      int64
 	KVPosition  int64 // of one position of one sequence
-	KV          int64 // of all sequences at full context, in pages of kv.Block positions; layers with a sliding window keep all, too
+	KV          int64 // of all sequences at full context, in pages of kernel.BlockKeys positions; layers with a sliding window keep all, too
 	Activations int64 // the largest plan's buffers
 	Logits      int64 // of one row
 }
@@ -106,12 +104,8 @@ func (x Memory) Need(packed bool) int64 {
 	return x.File + x.KV + x.Activations
 }
 
-// Budget is the least free memory with which the engine takes what Need says: it leaves room for the program and a 32nd for page tables
-// (internal/engine/budget.go).
-func (x Memory) Budget(packed bool) int64 {
-	n := x.Need(packed) + programBytes
-	return n + n/31 + 1
-}
+// Budget is the least free memory with which the engine takes what Need says.
+func (x Memory) Budget(packed bool) int64 { return engine.FreeFor(x.Need(packed)) }
 
 // Memory is the account of a run.
 func (m *Model) Memory(r Run, workers int) (Memory, error) {
@@ -121,7 +115,7 @@ func (m *Model) Memory(r Run, workers int) (Memory, error) {
 	if x.KVPosition, err = m.CacheBytes(r.KV, 0); err != nil {
 		return x, err
 	}
-	x.KV = x.KVPosition * int64(blocks(r.Context, kv.Block)*kv.Block) * int64(r.Rows)
+	x.KV = x.KVPosition * int64(blocks(r.Context, kernel.BlockKeys)*kernel.BlockKeys) * int64(r.Rows)
 	p, err := m.planOf(max(r.UBatch, 17), workers, r.UBatch)
 	if err != nil {
 		return x, err

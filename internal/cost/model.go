@@ -8,6 +8,7 @@ package cost
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -203,7 +204,7 @@ const planWorkers = 512
 func (m *Model) Plan(c plan.Class, workers, rows int) (*plan.Plan, error) {
 	if workers > planWorkers {
 		n := planWorkers
-		for ; n > 2 && (m.Graph.Caches[0].KVHeads%n == 0) != (m.Graph.Caches[0].KVHeads%workers == 0); n-- {
+		for ; n > 2 && !m.sharesHeads(n, workers); n-- {
 		}
 		workers = n
 	}
@@ -219,14 +220,28 @@ func (m *Model) Plan(c plan.Class, workers, rows int) (*plan.Plan, error) {
 	return p, nil
 }
 
+// sharesHeads reports whether the KV heads of every layer divide over n workers where they do over others, and do not where they do not.
+func (m *Model) sharesHeads(n, others int) bool {
+	return !slices.ContainsFunc(m.Graph.Caches, func(c graph.Cache) bool { return (c.KVHeads%n == 0) != (c.KVHeads%others == 0) })
+}
+
 // CacheBytes is what one more position of a sequence takes in a KV cache of a type, all layers together. heads, unless 0, is the number of
 // KV heads instead of the model's: as many as query heads, one, or between.
 func (m *Model) CacheBytes(t quant.Type, heads int) (int64, error) {
+	c, err := m.cache(t, heads)
+	if err != nil {
+		return 0, err
+	}
+	return c.BytesPerPosition(), nil
+}
+
+// cache is the engine's cache for the model, without memory.
+func (m *Model) cache(t quant.Type, heads int) (*kv.Cache, error) {
 	var layers []kv.Layer
 	for _, c := range m.Graph.Caches {
 		f, err := table.KV(t, c.D, c.Dv)
 		if err != nil {
-			return 0, fmt.Errorf("KV cache: %w", err)
+			return nil, fmt.Errorf("KV cache: %w", err)
 		}
 		n := c.KVHeads
 		if heads > 0 {
@@ -234,7 +249,7 @@ func (m *Model) CacheBytes(t quant.Type, heads int) (int64, error) {
 		}
 		layers = append(layers, kv.Layer{Heads: n, Format: f})
 	}
-	return kv.New(layers, nil, 0).BytesPerPosition(), nil
+	return kv.New(layers, nil, 0), nil
 }
 
 // Heads is the number of query and of KV heads of the first layer with attention.

@@ -210,7 +210,7 @@ func (m *Model) LeastDecode(r Run, l Limits) (Time, error) { return m.decode(r, 
 
 func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 	var t Time
-	cache, err := m.CacheBytes(r.KV, 0)
+	cache, err := m.cache(r.KV, 0)
 	if err != nil {
 		return t, err
 	}
@@ -224,13 +224,13 @@ func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 		if err != nil {
 			return t, err
 		}
-		t.add(f(p, plan.Load{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: float64(cache)}, l))
+		t.add(f(p, plan.Load{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache.LayerBytes()}, l))
 	}
 	return t, nil
 }
 
 func (m *Model) decode(r Run, l Limits, f timer) (Time, error) {
-	cache, err := m.CacheBytes(r.KV, 0)
+	cache, err := m.cache(r.KV, 0)
 	if err != nil {
 		return Time{}, err
 	}
@@ -238,7 +238,7 @@ func (m *Model) decode(r Run, l Limits, f timer) (Time, error) {
 	if err != nil {
 		return Time{}, err
 	}
-	return f(p, plan.Load{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: float64(cache)}, l), nil
+	return f(p, plan.Load{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: cache.LayerBytes()}, l), nil
 }
 
 // planOf is the plan that a walk of n rows uses.

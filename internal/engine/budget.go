@@ -37,9 +37,6 @@ func (e *MemoryError) Error() string { return e.What }
 func (e *MemoryError) Unwrap() error { return syscall.ENOMEM }
 
 const (
-	// pageBytes keeps the panels of matrices apart.
-	pageBytes = 4096
-
 	// programBytes is what the program takes behind the opening of the engine, panels, cache and buffers of walks aside: growth of the Go
 	// heap, scratch of workers, the ends of huge pages, page tables. Measured: 7 MiB with two workers after a prompt of 512 rows (two layers
 	// of qwen3-0.6b), 6 MiB with its cgroup's page tables in TestMemoryLimit of test/numa; the rest is for more workers. What grows with
@@ -63,8 +60,7 @@ func (e *Engine) account(matrix []bool) error {
 	size := make([]int64, len(matrix))
 	for i, w := range e.Graph.Weights {
 		if matrix[i] {
-			n := int64(walk.PanelsBytes(w.Rows, w.Cols, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
-			size[i] = (n + pageBytes - 1) &^ (pageBytes - 1)
+			size[i] = int64(walk.PanelsRoom(w.Rows, w.Cols, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
 			e.mem.panels += size[i]
 		}
 	}
@@ -117,8 +113,8 @@ func (e *Engine) budget(matrix []bool) error {
 	if err != nil {
 		return err
 	}
-	m.cache = (int64(e.positions()) + kv.Block - 1) / kv.Block * kv.Block * position
-	must := kv.Block * position
+	m.cache = (int64(e.positions()) + kernel.BlockKeys - 1) / kernel.BlockKeys * kernel.BlockKeys * position
+	must := kernel.BlockKeys * position
 	if e.opt.Context > 0 {
 		must = m.cache
 	}
@@ -155,6 +151,15 @@ func (e *Engine) budget(matrix []bool) error {
 	return nil
 }
 
+// program is what the program needs of left free bytes (programBytes).
+func program(left int64) int64 { return programBytes + left/32 }
+
+// FreeFor is how much memory must be free for an engine that takes n bytes of it.
+func FreeFor(n int64) int64 {
+	n += programBytes
+	return n + n/31 + 1
+}
+
 // fromMachine sets the limit by what the machine and its cgroups leave; must is the least that the cache needs. Where much is left,
 // nothing is looked at closely.
 func (e *Engine) fromMachine(matrix []bool, left, must int64, why string) error {
@@ -166,7 +171,7 @@ func (e *Engine) fromMachine(matrix []bool, left, must int64, why string) error 
 		}
 	}
 	vocab := 4 * int64(e.Graph.Vocab)
-	program := programBytes + left/32
+	program := program(left)
 	most := 4 * int64(e.opt.UBatch) * int64(32*widest) // no plan has 32 buffers of the widest value
 	if m.panels+m.cache+most+int64(e.opt.UBatch)*vocab <= left-program {
 		m.limit, m.why = left-program, why
@@ -330,7 +335,7 @@ func (e *Engine) makeCache() error {
 		return r.Bytes()[:n], nil
 	}, limit)
 	if n := e.cache.BytesPerPosition(); limit > 0 && n > 0 {
-		e.note("KV cache: %s a position, room for %d positions", bytes(n), limit/n/kv.Block*kv.Block)
+		e.note("KV cache: %s a position, room for %d positions", bytes(n), limit/n/kernel.BlockKeys*kernel.BlockKeys)
 	}
 	return nil
 }

@@ -352,7 +352,7 @@ func (e *Engine) Len(seq int) int       { return e.cache.Len(seq) }
 func (e *Engine) Truncate(seq, n int)   { e.cache.Truncate(seq, n) }
 func (e *Engine) Drop(seq int)          { e.cache.Drop(seq) }
 func (e *Engine) CacheUsedBytes() int64 { return e.cache.UsedBytes() }
-func (e *Engine) KVPerPosition() int64  { return e.cache.BytesPerPosition() }
+func (e *Engine) KVPerPosition() []int64 { return e.cache.LayerBytes() }
 
 // Want says which rows' logits Forward computes.
 type Want uint8

@@ -59,7 +59,7 @@ func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 	var mem []byte
 	if n := walk.PanelsBytes(w.Rows, w.Cols, f); n > 0 && e.keep[i] {
 		mem = e.panels[:n:n]
-		e.panels = e.panels[(n+pageBytes-1)&^(pageBytes-1):]
+		e.panels = e.panels[walk.PanelsRoom(w.Rows, w.Cols, f):]
 	}
 	e.weights.Slots[i] = walk.NewSlot(w.Rows, w.Cols, f, t.Row, mem)
 }

@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 			s.DSA = []topo.Accelerator{{Name: "dsa0", Queues: []topo.Queue{{Name: "wq0.0", State: "enabled", Type: "user", Why: "no"}}}}
 		}, "wq0.0: no", nil},
 		"huge-pages-not-given": {func(s *Subject) {
-			s.Here = &probe.Figures{Small: probe.PageRates{Read: 20e9, Walk: 20e-9}, Huge: probe.PageRates{Read: 25e9, Walk: 10e-9}, HugeShare: 0.3}
+			s.Here = &probe.Figures{Small: probe.PageRates{Read: 20e9, Jump: 20e-9}, Huge: probe.PageRates{Read: 25e9, Jump: 10e-9}, HugeShare: 0.3}
 		}, "huge pages for 30 % of memory", nil},
 		"clock-low": {func(s *Subject) {
 			s.Here = &probe.Figures{Clock: 1.3e9, Stated: 2.6e9, StatedBy: "/proc/cpuinfo"}

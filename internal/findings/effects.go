@@ -43,7 +43,7 @@ func smallAndHuge(s *Subject) string {
 		return ""
 	}
 	return fmt.Sprintf("one core reads pages of 4 KiB at %s, huge pages at %s; a jump to another page takes %s instead of %s",
-		humanize.GBps(a.Read), humanize.GBps(b.Read), humanize.Nanoseconds(a.Walk), humanize.Nanoseconds(b.Walk))
+		humanize.GBps(a.Read), humanize.GBps(b.Read), humanize.Nanoseconds(a.Jump), humanize.Nanoseconds(b.Jump))
 }
 
 // nearAndFar is the rates as an effect.

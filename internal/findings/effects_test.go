@@ -43,7 +43,7 @@ func TestModelOnOneNode(t *testing.T) {
 // The effects of what was measured are said with the finding; without a figure nothing is.
 func TestMeasuredEffects(t *testing.T) {
 	all := &probe.Figures{Seconds: 1, Threads: 8, Clock: 3e9, ClockFirst: 1e9, Ramp: 0.02, Stated: 2.5e9, StatedBy: "base_frequency", ReadAll: 102.4e9, OpsOne: 1e12, OpsAll: 6e12,
-		Alone: probe.Pair{Read: 20e9, Ops: 1e12}, Siblings: probe.Pair{Read: 22e9, Ops: 1.1e12}, Small: probe.PageRates{Read: 20e9, Walk: 30e-9, Touch: 0.5}, Huge: probe.PageRates{Read: 25e9, Walk: 10e-9, Touch: 0.1}, HugeShare: 1,
+		Alone: probe.Pair{Read: 20e9, Ops: 1e12}, Siblings: probe.Pair{Read: 22e9, Ops: 1.1e12}, Small: probe.PageRates{Read: 20e9, Jump: 30e-9, Touch: 0.5}, Huge: probe.PageRates{Read: 25e9, Jump: 10e-9, Touch: 0.1}, HugeShare: 1,
 		Got: 1.5, Pause: 0.05, Syscall: 100e-9, Now: 1e-6, HintFaults: 70, Migrated: 7}
 	for _, c := range []struct {
 		id     string

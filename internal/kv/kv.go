@@ -12,9 +12,6 @@ import (
 	"ck/internal/kernel"
 )
 
-// Block is the number of positions of a page.
-const Block = 64
-
 // SlabBytes is how much address space is taken at a time; pages of a slab become resident as they are written.
 const SlabBytes = 64 << 20
 
@@ -84,7 +81,7 @@ func (c *Cache) Len(seq int) int { return c.seqs[seq].len }
 func (c *Cache) Reserve(seq, n int) error {
 	s := c.seqs[seq]
 	for i, l := range c.layers {
-		for len(s.pages[i])*Block < n {
+		for len(s.pages[i])*kernel.BlockKeys < n {
 			p, err := c.page(l.pageBytes())
 			if err != nil {
 				return err
@@ -128,7 +125,7 @@ func (c *Cache) page(n int) ([]byte, error) {
 func (c *Cache) Truncate(seq, n int) {
 	s := c.seqs[seq]
 	n = min(max(n, 0), s.len)
-	keep := (n + Block - 1) / Block
+	keep := (n + kernel.BlockKeys - 1) / kernel.BlockKeys
 	for i, l := range c.layers {
 		for len(s.pages[i]) > keep {
 			last := len(s.pages[i]) - 1
@@ -161,10 +158,18 @@ func (c *Cache) Layer(i int) Layer { return c.layers[i] }
 func (c *Cache) UsedBytes() int64 { return c.used }
 
 // BytesPerPosition is what one more position costs, in bytes.
-func (c *Cache) BytesPerPosition() int64 {
-	n := 0
-	for _, l := range c.layers {
-		n += l.pageBytes()
+func (c *Cache) BytesPerPosition() (n int64) {
+	for _, b := range c.LayerBytes() {
+		n += b
 	}
-	return int64(n / Block)
+	return n
+}
+
+// LayerBytes is what one more position costs in each layer, in bytes.
+func (c *Cache) LayerBytes() []int64 {
+	n := make([]int64, len(c.layers))
+	for i, l := range c.layers {
+		n[i] = int64(l.pageBytes() / kernel.BlockKeys)
+	}
+	return n
 }

@@ -24,7 +24,7 @@ type Roofs struct {
 	team   *team.Team
 	mem    *numa.Region
 	at     int // of the walk, in bytes within each worker's part
-	share  int // bytes of each worker's part
+	part   int // bytes of each worker's part
 	sample int // bytes of it that a sample reads
 	reads  []roof.Read
 	next   int
@@ -63,14 +63,14 @@ func RoofBytesBeside(m topo.Machine, n int, taken int64) int {
 	if caches > 0 {
 		want = max(manyCaches*caches/int64(n), leastBytes)
 	}
-	share := (want + step(want) - 1) / step(want) * step(want)
-	if known && share > most {
-		share = most / step(most) * step(most)
+	part := (want + step(want) - 1) / step(want) * step(want)
+	if known && part > most {
+		part = most / step(most) * step(most)
 	}
-	if share < leastBytes || share*int64(n) < leastCaches*caches {
+	if part < leastBytes || part*int64(n) < leastCaches*caches {
 		return 0
 	}
-	return int(share)
+	return int(part)
 }
 
 // step is what the size of a region of about n bytes is a multiple of: whole samples, or whole calls where there is but one sample.
@@ -93,10 +93,10 @@ func NewRoofsOf(t *team.Team, bytes int) (*Roofs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("measuring the read bandwidth: %w", err)
 	}
-	r := &Roofs{team: t, mem: mem, share: bytes, sample: min(bytes, sampleBytes) / callBytes * callBytes, reads: readLoops(), bestOp: map[string]float64{}}
+	r := &Roofs{team: t, mem: mem, part: bytes, sample: min(bytes, sampleBytes) / callBytes * callBytes, reads: readLoops(), bestOp: map[string]float64{}}
 	// First touch by the worker that will read.
 	err = t.Run(func(w int) {
-		b := mem.Bytes()[w*r.share : (w+1)*r.share]
+		b := mem.Bytes()[w*r.part : (w+1)*r.part]
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = byte(i >> 12)
 		}
@@ -162,12 +162,12 @@ func (r *Roofs) BestRead() float64 { return r.bestBW }
 func (r *Roofs) read() (bw float64, err error) {
 	l := &r.reads[r.next%len(r.reads)]
 	r.next++
-	if r.at+r.sample > r.share {
+	if r.at+r.sample > r.part {
 		r.at = 0
 	}
 	start := time.Now()
 	err = r.team.Run(func(w int) {
-		b := r.mem.Bytes()[w*r.share+r.at:][:r.sample]
+		b := r.mem.Bytes()[w*r.part+r.at:][:r.sample]
 		for i := 0; i < len(b); i += callBytes {
 			l.Run(b[i : i+callBytes])
 			team.Safepoint()

@@ -36,8 +36,8 @@ func measuredSection(h *probe.Figures) section {
 	parts("8-bit integers", "one core", or(h.OpsOne, humanize.Ops), all, or(h.OpsAll, humanize.Ops))
 	parts("threads of a core", "one reads", or(h.Alone.Read, humanize.GBps), "two read", or(h.Siblings.Read, humanize.GBps), "one computes", or(h.Alone.Ops, humanize.Ops),
 		"two compute", or(h.Siblings.Ops, humanize.Ops))
-	parts("pages of 4 KiB", "read at", or(h.Small.Read, humanize.GBps), "a jump", or(h.Small.Walk, humanize.Nanoseconds), "first use of 1 GiB", or(h.Small.Touch, humanize.Milliseconds))
-	parts("huge pages", "read at", or(h.Huge.Read, humanize.GBps), "a jump", or(h.Huge.Walk, humanize.Nanoseconds), "first use of 1 GiB", or(h.Huge.Touch, humanize.Milliseconds),
+	parts("pages of 4 KiB", "read at", or(h.Small.Read, humanize.GBps), "a jump", or(h.Small.Jump, humanize.Nanoseconds), "first use of 1 GiB", or(h.Small.Touch, humanize.Milliseconds))
+	parts("huge pages", "read at", or(h.Huge.Read, humanize.GBps), "a jump", or(h.Huge.Jump, humanize.Nanoseconds), "first use of 1 GiB", or(h.Huge.Touch, humanize.Milliseconds),
 		"given", or(h.HugeShare, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }))
 	parts("quota", "time got", or(h.Got, func(v float64) string { return fmt.Sprintf("%.2f CPUs", v) }), "longest pause", or(h.Pause, humanize.Milliseconds))
 	parts("kernel", "a system call", or(h.Syscall, humanize.Nanoseconds), "a look at the clock", or(h.Now, humanize.Nanoseconds))

@@ -11,7 +11,7 @@ type Load struct {
 	Rows, Picks int
 	Keys        float64 // positions that a row sees, on average
 	CacheReads  float64 // how often the keys are read: once by each row, or by each tile of rows of one sequence
-	CacheBytes  float64 // of one position, all layers together
+	CacheBytes  []int64 // of one position, by cache of the graph; nil: not counted
 }
 
 // RowsOf is the number of rows of an item.
@@ -20,6 +20,14 @@ func (l *Load) RowsOf(it *Item) int {
 		return l.Picks
 	}
 	return l.Rows
+}
+
+// PositionBytes is what one position takes in a cache of the graph.
+func (l Load) PositionBytes(cache int) float64 {
+	if l.CacheBytes == nil {
+		return 0
+	}
+	return float64(l.CacheBytes[cache])
 }
 
 // Work is what has to be read from memory and computed at least.

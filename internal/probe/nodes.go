@@ -77,7 +77,7 @@ type Pair struct {
 // PageRates are of memory in pages of one size.
 type PageRates struct {
 	Read  float64 `json:"read_bytes_per_s"` // one after the other
-	Walk  float64 `json:"walk_s"`           // from page to page in random order, each line in a cache
+	Jump  float64 `json:"walk_s"`           // from page to page in random order, each line in a cache
 	Touch float64 `json:"touch_s_per_gib"`  // the first use
 }
 

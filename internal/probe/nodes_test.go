@@ -73,7 +73,7 @@ func TestSiblings(t *testing.T) {
 // A walk visits every page once: its lines form one cycle.
 func TestWalkIsOneCycle(t *testing.T) {
 	b := make([]byte, 64*4096)
-	if s := walk(b); s < 0 {
+	if s := jump(b); s < 0 {
 		t.Errorf("%g s", s)
 	}
 	seen := map[uint64]bool{}

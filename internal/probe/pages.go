@@ -57,7 +57,7 @@ func (h *taking) pages(s *topo.Survey, cpus []int) error {
 		for range 4 { // in turn, so that both see the same neighbours
 			a.Read, b.Read = max(a.Read, readRate(small.Bytes())), max(b.Read, readRate(huge.Bytes()))
 		}
-		a.Walk, b.Walk = walk(small.Bytes()), walk(huge.Bytes())
+		a.Jump, b.Jump = jump(small.Bytes()), jump(huge.Bytes())
 	})
 	if err != nil {
 		return err
@@ -106,9 +106,9 @@ func anonHuge() int64 {
 	return 0
 }
 
-// walk is the time in seconds from page to page of 4 KiB in random order, each step needing the one before. One line of each page is
+// jump is the time in seconds from page to page of 4 KiB in random order, each step needing the one before. One line of each page is
 // read, so that the caches hold all lines: what differs is how the address is found.
-func walk(b []byte) float64 {
+func jump(b []byte) float64 {
 	n := len(b) / 4096
 	at := func(page uint32) int { return int(page)*4096 + int(page)%64*64 }
 	order := make([]uint32, n)

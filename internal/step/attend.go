@@ -7,7 +7,6 @@ import (
 
 	"ck/internal/graph"
 	"ck/internal/kernel"
-	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/walk"
 )
@@ -156,7 +155,7 @@ func attendWork(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
 	if c.Window > 0 {
 		keys = min(keys, float64(c.Window))
 	}
-	return plan.Work{Bytes: l.CacheBytes / float64(len(p.G.Caches)) * keys * l.CacheReads, Kind: kernel.F32,
+	return plan.Work{Bytes: l.PositionBytes(op.Cache) * keys * l.CacheReads, Kind: kernel.F32,
 		Ops: 2 * float64(op.Heads) * float64(c.D+c.Dv) * keys * float64(l.Rows)}
 }
 
@@ -172,12 +171,12 @@ func runStore(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		for r := p.R0; r < p.R1; {
 			pos, seq := int(b.Pos[r]), b.Seq[r]
 			n := 1 // rows that follow each other in the page
-			for r+n < p.R1 && b.Seq[r+n] == seq && int(b.Pos[r+n]) == pos+n && pos%kv.Block+n < kv.Block {
+			for r+n < p.R1 && b.Seq[r+n] == seq && int(b.Pos[r+n]) == pos+n && pos%kernel.BlockKeys+n < kernel.BlockKeys {
 				n++
 			}
-			kp := cache.Keys(seq, layer, h)[pos/kv.Block]
-			vp := cache.Values(seq, layer, h)[pos/kv.Block]
-			l.Format.StoreRows(w.Attn, unsafe.Slice((*byte)(kp), kb), unsafe.Slice((*byte)(vp), vb), pos%kv.Block, n,
+			kp := cache.Keys(seq, layer, h)[pos/kernel.BlockKeys]
+			vp := cache.Values(seq, layer, h)[pos/kernel.BlockKeys]
+			l.Format.StoreRows(w.Attn, unsafe.Slice((*byte)(kp), kb), unsafe.Slice((*byte)(vp), vb), pos%kernel.BlockKeys, n,
 				k[r*kw+h*d:], kw, v[r*vw+h*dv:], vw)
 			r += n
 		}

@@ -12,7 +12,7 @@ import (
 
 	"ck/internal/graph"
 	"ck/internal/isa"
-	"ck/internal/kv"
+	"ck/internal/kernel"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/step"
@@ -220,8 +220,8 @@ func (c stored) Ref(r *graph.Ref, s *graph.Step) {
 	for row := range r.Vals[s.Out[0]] {
 		pos := int(r.In.Pos[row])
 		for h := range l.Heads {
-			kp, vp := c.r.cache.Keys(c.seq, c.cache, h)[pos/kv.Block], c.r.cache.Values(c.seq, c.cache, h)[pos/kv.Block]
-			f.Load(unsafe.Slice((*byte)(kp), f.KBytes()), unsafe.Slice((*byte)(vp), f.VBytes()), pos%kv.Block, k, v)
+			kp, vp := c.r.cache.Keys(c.seq, c.cache, h)[pos/kernel.BlockKeys], c.r.cache.Values(c.seq, c.cache, h)[pos/kernel.BlockKeys]
+			f.Load(unsafe.Slice((*byte)(kp), f.KBytes()), unsafe.Slice((*byte)(vp), f.VBytes()), pos%kernel.BlockKeys, k, v)
 			for i, got := range [][]float32{k, v} {
 				want := r.Vals[s.In[i]][row][h*len(got):][:len(got)]
 				// A turned pair: cosine, sine and products rounded once each, and the sum: 3 * 2^-24 * (|a| + |b|). Values are exact.

@@ -99,6 +99,12 @@ func PanelsBytes(rows, cols int, f *kernel.Format) int {
 	return (rows + f.PanelRows - 1) / f.PanelRows * f.PanelBytes(cols)
 }
 
+// PanelsRoom is PanelsBytes in whole pages: the panels of matrices are kept apart.
+func PanelsRoom(rows, cols int, f *kernel.Format) int {
+	const page = 4096
+	return (PanelsBytes(rows, cols, f) + page - 1) &^ (page - 1)
+}
+
 // pack writes panel p to dst.
 func (s *Slot) pack(dst []byte, p int) {
 	r0 := p * s.Format.PanelRows
