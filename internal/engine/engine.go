@@ -348,10 +348,10 @@ func (e *Engine) Plan(c plan.Class) (*plan.Plan, error) { return e.buildPlan(c) 
 func (e *Engine) NewSeq() int { return e.cache.NewSeq() }
 
 // Len is the number of positions of a sequence; Truncate forgets those from n on; Drop ends it.
-func (e *Engine) Len(seq int) int       { return e.cache.Len(seq) }
-func (e *Engine) Truncate(seq, n int)   { e.cache.Truncate(seq, n) }
-func (e *Engine) Drop(seq int)          { e.cache.Drop(seq) }
-func (e *Engine) CacheUsedBytes() int64 { return e.cache.UsedBytes() }
+func (e *Engine) Len(seq int) int        { return e.cache.Len(seq) }
+func (e *Engine) Truncate(seq, n int)    { e.cache.Truncate(seq, n) }
+func (e *Engine) Drop(seq int)           { e.cache.Drop(seq) }
+func (e *Engine) CacheUsedBytes() int64  { return e.cache.UsedBytes() }
 func (e *Engine) KVPerPosition() []int64 { return e.cache.LayerBytes() }
 
 // Want says which rows' logits Forward computes.

@@ -17,7 +17,7 @@ import (
 // whoever computed them. A query's bits depend on its own q, its range [Lo, Hi) and the visible keys and values alone: not on
 // the other queries of the call, the tiles that they are taken in, or the content of positions that it does not see.
 const (
-	BlockKeys   = attn.BlockKeys               // positions of a block
+	BlockKeys   = attn.BlockKeys          // positions of a block
 	ChunkBlocks = 8                       // blocks of a chunk
 	ChunkKeys   = ChunkBlocks * BlockKeys // positions of a chunk
 )
