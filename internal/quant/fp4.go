@@ -60,6 +60,66 @@ func decodeNVFP4(dst []float32, src []byte) {
 	}
 }
 
+// nearestFP4 is the code of the level times d that is nearest to x, of several the first.
+func nearestFP4(x, d float32) (code byte) {
+	best := abs(x) // of level 0
+	for c, v := range valuesFP4 {
+		if e := abs(float32(v*d) - x); e < best {
+			best, code = e, byte(c)
+		}
+	}
+	return code
+}
+
+// quantizeMXFP4 takes as scale the power of two that brings the largest magnitude to 4 or more, but below 8, of which 6 is
+// the largest level.
+func quantizeMXFP4(dst []byte, src, _ []float32) {
+	for len(src) >= 32 {
+		b, x := (*[17]byte)(dst), (*[32]float32)(src)
+		b[0] = 0
+		if top := abs(extreme(x[:])); top > 0 {
+			// As ggml does, by the logarithm in float32: it rounds magnitudes just below a power of two up to that.
+			log := float32(math.Log2(float64(top)))
+			b[0] = byte(max(0, int32(math.Floor(float64(log)))+127-2))
+		}
+		d := e8m0Half(b[0])
+		for j := range 16 {
+			b[1+j] = nearestFP4(x[j], d) | nearestFP4(x[j+16], d)<<4
+		}
+		dst, src = dst[17:], src[32:]
+	}
+}
+
+// toUE4M3 is the UE4M3 number that is nearest to x >= 0; of two the larger. What would become 256 or more becomes 448, the
+// largest one: ggml takes the exponent of the numbers between as overflow.
+func toUE4M3(x float32) byte {
+	if x < 1.0/64 { // subnormal: multiples of 2^-9, rounded within themselves
+		return byte(min(7, int32(float32(x*512)+0.5)))
+	}
+	code := (math.Float32bits(x)+1<<19)>>20 - (127-7)<<3
+	if code >= 15<<3 {
+		return 0x7e
+	}
+	return byte(code)
+}
+
+// quantizeNVFP4 takes as scales what brings the largest magnitude to the largest level, 6. There is no scale for the
+// tensor: the magnitudes above 6*448 become that.
+func quantizeNVFP4(dst []byte, src, _ []float32) {
+	for len(src) >= 64 {
+		b, x := (*[36]byte)(dst), (*[64]float32)(src)
+		for s := range 4 {
+			sub := (*[16]float32)(x[16*s:])
+			b[s] = toUE4M3(abs(extreme(sub[:])) / 6)
+			d := ue4m3Half(b[s])
+			for j := range 8 {
+				b[4+8*s+j] = nearestFP4(sub[j], d) | nearestFP4(sub[j+8], d)<<4
+			}
+		}
+		dst, src = dst[36:], src[64:]
+	}
+}
+
 // rmsFP4 is the root mean square of the levels.
 const rmsFP4 = 5.852
 

@@ -95,8 +95,11 @@ func reciprocal(d float32) float32 {
 	return 0
 }
 
+// nearestAway rounds x to an integer, ties away from zero; the sum is exact in float64.
+func nearestAway(x float32) int32 { return int32(float64(x) + math.Copysign(0.5, float64(x))) }
+
 // extreme is the element of x with the largest magnitude, the first of several.
-func extreme(x *[32]float32) (v float32) {
+func extreme(x []float32) (v float32) {
 	var mag uint32
 	for _, e := range x {
 		if m := math.Float32bits(e) &^ (1 << 31); m > mag { // the bits of magnitudes order as they do
@@ -107,7 +110,7 @@ func extreme(x *[32]float32) (v float32) {
 }
 
 // extent is the smallest and the largest element of x; of zeros of both signs, the first.
-func extent(x *[32]float32) (lo, hi float32) {
+func extent(x []float32) (lo, hi float32) {
 	lo, hi = x[0], x[0]
 	for _, e := range x[1:] {
 		if e < lo {
@@ -120,10 +123,14 @@ func extent(x *[32]float32) (lo, hi float32) {
 	return lo, hi
 }
 
-func quantizeQ4_0(dst []byte, src []float32) {
+func quantizeQ4_0(dst []byte, src, weights []float32) {
+	if weights != nil {
+		quantizeWeighted(dst, src, weights, 4, false)
+		return
+	}
 	for len(src) >= 32 {
 		b, x := (*[18]byte)(dst), (*[32]float32)(src)
-		d := extreme(x) / -8
+		d := extreme(x[:]) / -8
 		r := reciprocal(d)
 		putF16(b[:], d)
 		for j := range 16 {
@@ -135,10 +142,14 @@ func quantizeQ4_0(dst []byte, src []float32) {
 	}
 }
 
-func quantizeQ4_1(dst []byte, src []float32) {
+func quantizeQ4_1(dst []byte, src, weights []float32) {
+	if weights != nil {
+		quantizeWeighted(dst, src, weights, 4, true)
+		return
+	}
 	for len(src) >= 32 {
 		b, x := (*[20]byte)(dst), (*[32]float32)(src)
-		low, high := extent(x)
+		low, high := extent(x[:])
 		d := (high - low) / 15
 		r := reciprocal(d)
 		putF16(b[:], d)
@@ -152,10 +163,14 @@ func quantizeQ4_1(dst []byte, src []float32) {
 	}
 }
 
-func quantizeQ5_0(dst []byte, src []float32) {
+func quantizeQ5_0(dst []byte, src, weights []float32) {
+	if weights != nil {
+		quantizeWeighted(dst, src, weights, 5, false)
+		return
+	}
 	for len(src) >= 32 {
 		b, x := (*[22]byte)(dst), (*[32]float32)(src)
-		d := extreme(x) / -16
+		d := extreme(x[:]) / -16
 		r := reciprocal(d)
 		putF16(b[:], d)
 		var h uint32
@@ -170,10 +185,14 @@ func quantizeQ5_0(dst []byte, src []float32) {
 	}
 }
 
-func quantizeQ5_1(dst []byte, src []float32) {
+func quantizeQ5_1(dst []byte, src, weights []float32) {
+	if weights != nil {
+		quantizeWeighted(dst, src, weights, 5, true)
+		return
+	}
 	for len(src) >= 32 {
 		b, x := (*[24]byte)(dst), (*[32]float32)(src)
-		low, high := extent(x)
+		low, high := extent(x[:])
 		d := (high - low) / 31
 		r := reciprocal(d)
 		putF16(b[:], d)
@@ -190,18 +209,67 @@ func quantizeQ5_1(dst []byte, src []float32) {
 	}
 }
 
-func quantizeQ8_0(dst []byte, src []float32) {
+func quantizeQ8_0(dst []byte, src, _ []float32) {
 	for len(src) >= 32 {
 		b, x := (*[34]byte)(dst), (*[32]float32)(src)
-		e := extreme(x)
+		e := extreme(x[:])
 		d := max(e, -e) / 127
 		r := reciprocal(d)
 		putF16(b[:], d)
 		for j, v := range x {
-			// Ties away from zero; the sum is exact in float64.
-			b[2+j] = byte(int32(float64(v*r) + math.Copysign(0.5, float64(v))))
+			b[2+j] = byte(nearestAway(v * r))
 		}
 		dst, src = dst[34:], src[32:]
+	}
+}
+
+func quantizeQ8_1(dst []byte, src, _ []float32) {
+	for len(src) >= 32 {
+		b, x := (*[36]byte)(dst), (*[32]float32)(src)
+		d := abs(extreme(x[:])) / 127
+		r := reciprocal(d)
+		sum := int32(0)
+		for j, v := range x {
+			q := nearestAway(v * r)
+			b[4+j] = byte(q)
+			sum += q
+		}
+		putF16(b[:], d)
+		putF16(b[2:], float32(sum)*d)
+		dst, src = dst[36:], src[32:]
+	}
+}
+
+// quantizeWeighted is the quantizer of Q4_0, Q4_1, Q5_0 and Q5_1 with importances; src is a whole row. bits are those of
+// an element; with minimum, the type has one.
+func quantizeWeighted(dst []byte, src, weights []float32, bits int, minimum bool) {
+	variance := squares(src) / float32(len(src))
+	var w [32]float32
+	var codes [32]byte
+	for len(src) >= 32 {
+		x := src[:32]
+		searchWeights(w[:], x, weights[:32], variance)
+		if minimum {
+			d, low := searchAffine(codes[:], x, w[:], 1<<bits-1, &gridWeighted)
+			putF16(dst, d)
+			putF16(dst[2:], low)
+			dst = dst[4:]
+		} else {
+			putF16(dst, searchSymmetric(codes[:], x, w[:], 1<<(bits-1)))
+			dst = dst[2:]
+		}
+		if bits == 5 {
+			var h uint32
+			for j, c := range codes {
+				h |= uint32(c>>4) << j
+			}
+			binary.LittleEndian.PutUint32(dst, h)
+			dst = dst[4:]
+		}
+		for j := range 16 {
+			dst[j] = codes[j]&15 | codes[j+16]<<4
+		}
+		dst, src, weights = dst[16:], src[32:], weights[32:]
 	}
 }
 

@@ -61,19 +61,19 @@ func decodeI64(dst []float32, src []byte) {
 // putF16 writes a little-endian half.
 func putF16(b []byte, f float32) { binary.LittleEndian.PutUint16(b, half.F32ToF16(f)) }
 
-func quantizeF32(dst []byte, src []float32) {
+func quantizeF32(dst []byte, src, _ []float32) {
 	for i, v := range src {
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
 	}
 }
 
-func quantizeF16(dst []byte, src []float32) {
+func quantizeF16(dst []byte, src, _ []float32) {
 	for i, v := range src {
 		putF16(dst[2*i:], v)
 	}
 }
 
-func quantizeBF16(dst []byte, src []float32) {
+func quantizeBF16(dst []byte, src, _ []float32) {
 	for i, v := range src {
 		binary.LittleEndian.PutUint16(dst[2*i:], half.F32ToBF16(v))
 	}

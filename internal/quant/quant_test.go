@@ -6,12 +6,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"hash"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,123 +99,6 @@ func TestDecodeReference(t *testing.T) {
 	}
 	if decoded < 43 {
 		t.Errorf("%d files decoded, at least 43 expected", decoded)
-	}
-}
-
-// TestQuantizeReference quantizes the common input and wants ggml's bytes.
-func TestQuantizeReference(t *testing.T) {
-	dir, refs := references(t)
-	input, imatrix := readF32(t, dir, "input.f32"), readF32(t, dir, "imatrix.f32")
-	src := testkit.Guarded[float32](t, len(input))
-	copy(src, input)
-	quantized := 0
-	for _, r := range refs {
-		dst := testkit.Guarded[byte](t, r.ID.RowBytes(len(src)))
-		err := Quantize(r.ID, dst, src, nil)
-		var unsupported *UnsupportedError
-		if errors.As(err, &unsupported) {
-			if unsupported.Type != r.ID || unsupported.Imatrix {
-				t.Errorf("%v: error names another cause: %+v", r.ID, unsupported)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%v: %v", r.ID, err)
-			continue
-		}
-		quantized++
-		want := read(t, dir, r.Plain.Bytes)
-		for i := range want {
-			if dst[i] != want[i] {
-				t.Fatalf("%v: byte %d (block %d, offset %d) is %#x, want %#x",
-					r.ID, i, i/r.BlockBytes, i%r.BlockBytes, dst[i], want[i])
-			}
-		}
-		err = Quantize(r.ID, dst, src, imatrix)
-		if usesImatrix := r.WithImatrix.Bytes != ""; usesImatrix != errors.As(err, &unsupported) {
-			t.Errorf("%v with an imatrix: %v", r.ID, err)
-		} else if usesImatrix && !unsupported.Imatrix {
-			t.Errorf("%v with an imatrix: the error does not name it: %v", r.ID, err)
-		} else if !usesImatrix && !bytes.Equal(dst, want) {
-			t.Errorf("%v: the imatrix changes the bytes", r.ID)
-		}
-	}
-	if quantized != 7 {
-		t.Errorf("%d types quantized, want 7: F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1", quantized)
-	}
-}
-
-func TestQuantizeF32(t *testing.T) {
-	src := []float32{0, float32(math.Copysign(0, -1)), 1.5, float32(math.Inf(-1)), 1e-45, math.MaxFloat32}
-	dst, back := make([]byte, 4*len(src)), make([]float32, len(src))
-	if err := Quantize(F32, dst, src, nil); err != nil {
-		t.Fatal(err)
-	}
-	Decode(F32, back, dst)
-	for i := range src {
-		if math.Float32bits(back[i]) != math.Float32bits(src[i]) {
-			t.Errorf("%g became %g", src[i], back[i])
-		}
-	}
-}
-
-var blockQuantizers = []Type{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0}
-
-func TestQuantizeErrors(t *testing.T) {
-	for _, typ := range blockQuantizers {
-		dst := make([]byte, typ.RowBytes(96))
-		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), 3e38, -3e38} {
-			src := make([]float32, 96)
-			src[40] = bad
-			err := Quantize(typ, dst, src, nil)
-			if err == nil || !strings.Contains(err.Error(), "40") && !strings.Contains(err.Error(), "32 to 63") {
-				t.Errorf("%v of %g: error %v does not name element 40", typ, bad, err)
-			}
-		}
-	}
-}
-
-// TestQuantizeTiny wants zeros of blocks whose scale has no finite reciprocal.
-func TestQuantizeTiny(t *testing.T) {
-	for _, typ := range blockQuantizers {
-		src, back := make([]float32, 32), make([]float32, 32)
-		for i := range src {
-			src[i] = float32(i-16) * 1e-44
-		}
-		dst := make([]byte, typ.BlockBytes())
-		if err := Quantize(typ, dst, src, nil); err != nil {
-			t.Fatal(err)
-		}
-		Decode(typ, back, dst)
-		for i, v := range back {
-			if v != 0 {
-				t.Fatalf("%v: element %d of %g becomes %g", typ, i, src[i], v)
-			}
-		}
-	}
-}
-
-// TestRequantize quantizes what quantized blocks decode to, and wants the same bytes. It holds where the extreme element has the
-// extreme code, which is so after quantizing: then scale and codes come back exactly.
-func TestRequantize(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	x := make([]float32, 32*2000)
-	for _, sigma := range []float32{1e-4, 0.02, 1, 1000} {
-		gaussian(x, rng, sigma)
-		for _, typ := range []Type{Q8_0, Q4_0, Q5_0, F16, BF16} {
-			first, second := make([]byte, typ.RowBytes(len(x))), make([]byte, typ.RowBytes(len(x)))
-			y := make([]float32, len(x))
-			if err := Quantize(typ, first, x, nil); err != nil {
-				t.Fatal(err)
-			}
-			Decode(typ, y, first)
-			if err := Quantize(typ, second, y, nil); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(first, second) {
-				t.Errorf("%v, sigma %g: bytes differ", typ, sigma)
-			}
-		}
 	}
 }
 
@@ -400,7 +283,7 @@ func TestRandomBlocksCodes(t *testing.T) {
 // TestAllocs wants no allocation by the functions of the hot paths, once the grids are unpacked.
 func TestAllocs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	dst := make([]float32, 1024)
+	dst, ones := make([]float32, 1024), slices.Repeat([]float32{1}, 1024)
 	for _, typ := range known() {
 		b := make([]byte, typ.RowBytes(1024))
 		RandomBlocks(typ, b, rng, 1)
@@ -413,6 +296,9 @@ func TestAllocs(t *testing.T) {
 		gaussian(dst, rng, 1)
 		if n := testing.AllocsPerRun(10, func() { Quantize(typ, b, dst, nil) }); n != 0 {
 			t.Errorf("%v: Quantize allocates %g times", typ, n)
+		}
+		if n := testing.AllocsPerRun(10, func() { Quantize(typ, b, dst, ones[:512]) }); n != 0 {
+			t.Errorf("%v: Quantize with an imatrix allocates %g times", typ, n)
 		}
 	}
 }
@@ -462,22 +348,6 @@ func BenchmarkRandomBlocks(b *testing.B) {
 			b.SetBytes(int64(len(dst)))
 			for b.Loop() {
 				RandomBlocks(typ, dst, rng, 1)
-			}
-		})
-	}
-}
-
-func BenchmarkQuantize(b *testing.B) {
-	src := make([]float32, 1<<14)
-	gaussian(src, rand.New(rand.NewPCG(1, 2)), 1)
-	for _, typ := range append([]Type{F32, F16, BF16}, blockQuantizers...) {
-		b.Run("type="+typ.String(), func(b *testing.B) {
-			dst := make([]byte, typ.RowBytes(len(src)))
-			b.SetBytes(4 << 14) // of input
-			for b.Loop() {
-				if err := Quantize(typ, dst, src, nil); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func RandomBlocks(t Type, dst []byte, rng *rand.Rand, sigma float32) {
 		for len(dst) > 0 {
 			n := min(len(buf), len(dst)/r.bytes)
 			gaussian(buf[:n], rng, sigma)
-			r.quantize(dst, buf[:n])
+			r.quantize(dst, buf[:n], nil)
 			dst = dst[n*r.bytes:]
 		}
 		return

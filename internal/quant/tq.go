@@ -76,6 +76,81 @@ func decodeQ2_0(dst []float32, src []byte) {
 	}
 }
 
+// The quantizers of TQ1_0, TQ2_0 and Q2_0 take the largest magnitude as d: elements become -d, 0 or d, the nearest, ties
+// away from 0. So no element of Q2_0 becomes its fourth level, 2*d.
+
+// packTernary writes digits to qs, as ternary reads them. Bytes of fewer than five digits have 0 for the last.
+func packTernary(qs []byte, x []float32, digits int, r float32) {
+	for j := range qs {
+		n := int32(0)
+		for k := range digits {
+			n = 3*n + nearestAway(x[k*len(qs)+j]*r) + 1
+		}
+		for range 5 - digits {
+			n *= 3
+		}
+		qs[j] = byte((n*256 + 242) / 243)
+	}
+}
+
+func quantizeTQ1_0(dst []byte, src, _ []float32) {
+	for len(src) >= 256 {
+		b, x := (*[54]byte)(dst), (*[256]float32)(src)
+		d := abs(extreme(x[:]))
+		r := reciprocal(d)
+		packTernary(b[:32], x[:160], 5, r)
+		packTernary(b[32:48], x[160:240], 5, r)
+		packTernary(b[48:52], x[240:], 4, r)
+		putF16(b[52:], d)
+		dst, src = dst[54:], src[256:]
+	}
+}
+
+func quantizeTQ2_0(dst []byte, src, _ []float32) {
+	for len(src) >= 256 {
+		b, x := (*[66]byte)(dst), (*[256]float32)(src)
+		d := abs(extreme(x[:]))
+		r := reciprocal(d)
+		clear(b[:])
+		for i, v := range x { // 128 elements: half of qs
+			b[i/128*32+i%32] |= byte(nearestAway(v*r)+1) << (i % 128 / 32 * 2)
+		}
+		putF16(b[64:], d)
+		dst, src = dst[66:], src[256:]
+	}
+}
+
+// quantizeQ1_0 takes the mean of the magnitudes as d.
+func quantizeQ1_0(dst []byte, src, _ []float32) {
+	for len(src) >= 128 {
+		b, x := (*[18]byte)(dst), (*[128]float32)(src)
+		clear(b[:])
+		var sum float32
+		for i, v := range x {
+			sum += abs(v)
+			if v >= 0 {
+				b[2+i/8] |= 1 << (i % 8)
+			}
+		}
+		putF16(b[:], sum/128)
+		dst, src = dst[18:], src[128:]
+	}
+}
+
+func quantizeQ2_0(dst []byte, src, _ []float32) {
+	for len(src) >= 64 {
+		b, x := (*[18]byte)(dst), (*[64]float32)(src)
+		d := abs(extreme(x[:]))
+		r := reciprocal(d)
+		clear(b[:])
+		for i, v := range x {
+			b[2+i/4] |= byte(nearestAway(v*r)+1) << (i % 4 * 2)
+		}
+		putF16(b[:], d)
+		dst, src = dst[18:], src[64:]
+	}
+}
+
 // scaleTQ1_0 keeps to the 243 (81) bytes that stand for digits: those of n are the ceiling of 256*n/243.
 func scaleTQ1_0(b []byte, sigma float32) {
 	randomScale(b[52:], sigma/0.8165)
