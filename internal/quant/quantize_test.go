@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -386,6 +387,107 @@ func TestQuantizeBounds(t *testing.T) {
 				t.Errorf("%v: error %.4f of the elements, at most %.3f of the largest; want %.4f, %.3f",
 					typ, rms, largest, bound.rms, bound.largest)
 			}
+		}
+	}
+}
+
+// trialRow makes row r of the input of TestQuantizeSums, and importances. They are made of integers, to be the same on every
+// machine: bells, heavy tails, ties, one sign, nearly equal elements, spikes, and magnitudes near where searches see nothing;
+// importances of which all, an eighth or one of 32 are not 0.
+func trialRow(rng *rand.Rand, r int) (x, imatrix []float32) {
+	x, imatrix = make([]float32, 512), make([]float32, 512)
+	for i := range x {
+		u := rng.Uint64()
+		bell := int32(u&0xffff+u>>16&0xffff+u>>32&0xffff+u>>48) - 0x1fffe
+		v := float32(bell) / 0x8000
+		switch r % 8 {
+		case 1:
+			v *= float32(v*v) * 8
+		case 2:
+			v = float32(bell >> 14)
+		case 3:
+			v = abs(v)
+		case 4:
+			v = float32(1<<24-(bell&7)) / 0x4000 * float32(1-r/8%2*2)
+		case 5:
+			v *= float32(int32(1)<<(i/32%16)) / 0x4000
+		case 6:
+			v *= float32(u>>7%16) / 8 * float32(u>>11%8/7)
+		case 7:
+			v *= 0x1p-46 / float32(int32(1)<<(i/64))
+		}
+		x[i] = v
+		w := rng.Uint32()
+		switch r / 8 % 3 {
+		case 1:
+			w *= w >> 8 % 8 / 7
+		case 2:
+			w *= uint32(i % 32 / 31)
+		}
+		imatrix[i] = float32(w>>16) / 0x1000
+	}
+	return x, imatrix
+}
+
+// quantizeSums are the sums of what ggml writes of the rows of TestQuantizeSums (quantize_* of ggml-quants.c, baseline x86-64).
+var quantizeSums = map[Type]uint64{
+	Q4_0:  0xb63be23e38cf7586,
+	Q4_1:  0x21a4589a183572bf,
+	Q5_0:  0x1a57bf54573b63cb,
+	Q5_1:  0x6afbaf98b75a1fe5,
+	Q8_0:  0x0b89c2c027666f68,
+	Q8_1:  0x564b19dace0c4626,
+	Q2_K:  0x1fbd0da9e50efbcf,
+	Q3_K:  0xf74e6ba0792db7a7,
+	Q4_K:  0x51199b81fc2aaa5b,
+	Q5_K:  0x2dcef84643c303b0,
+	Q6_K:  0xf814fb40c667e783,
+	Q8_K:  0xcd6e80a0fa88b107,
+	TQ1_0: 0x6030093e11b68496,
+	TQ2_0: 0x7664d17c4200fba9,
+	MXFP4: 0xbf4f08b82a42b6e9,
+	NVFP4: 0x29db1fdc61eabcc5,
+	Q1_0:  0x55e81565e5b404b1,
+	Q2_0:  0xd2b4043461f644bc,
+}
+
+// TestQuantizeSums quantizes more rows than the reference data have and compares the FNV-1a sum of the bytes, without and
+// with importances, with that of the bytes that ggml writes.
+func TestQuantizeSums(t *testing.T) {
+	for typ, want := range quantizeSums {
+		rng, h := rand.New(rand.NewPCG(17, 18)), fnv.New64a()
+		for r := range 384 {
+			x, imatrix := trialRow(rng, r)
+			for _, w := range [][]float32{nil, imatrix} {
+				if !takes(typ, w) {
+					continue
+				}
+				b, err := quantize(t, typ, x, w)
+				if err != nil {
+					t.Fatalf("%v, row %d: %v", typ, r, err)
+				}
+				h.Write(b)
+			}
+		}
+		if got := h.Sum64(); got != want {
+			t.Errorf("%v: sum is %#016x, want %#016x", typ, got, want)
+		}
+	}
+}
+
+// TestQuantizeMXFP4Scale wants the exponents of largest magnitudes. Just below a power of two the logarithm is that power.
+func TestQuantizeMXFP4Scale(t *testing.T) {
+	for _, c := range []struct {
+		top  float32
+		want byte
+	}{
+		{0, 0}, {1e-45, 0}, {0x1.8p-126, 0}, {0x1p-125, 0}, {0x1p-124, 1}, {0x1.fp-1, 124}, {1, 125}, {0x1.fffffep0, 125}, {0x1.fffffep1, 126},
+		{0x1.fffffep2, 128}, {0x1.fffffcp2, 127}, {-0x1.fffffep2, 128}, {0x1.fffffep-3, 123}, {0x1.fffffep-2, 123}, {math.MaxFloat32, 253},
+	} {
+		x := make([]float32, 32)
+		x[7] = c.top
+		if b, err := quantize(t, MXFP4, x, nil); err != nil || b[0] != c.want {
+			t.Errorf("exponent of %g is %d, want %d (error %v)", c.top, b[0], c.want, err)
 		}
 	}
 }
