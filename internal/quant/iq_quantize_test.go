@@ -12,8 +12,13 @@ var quantizersIQ = map[Type]struct {
 	quantize func(dst []byte, src, weights []float32)
 	needs    bool // needs weights
 }{
-	IQ4_NL: {quantizeIQ4_NL, false},
-	IQ4_XS: {quantizeIQ4_XS, false},
+	IQ4_NL:  {quantizeIQ4_NL, false},
+	IQ4_XS:  {quantizeIQ4_XS, false},
+	IQ3_XXS: {quantizeIQ3_XXS, false},
+	IQ3_S:   {quantizeIQ3_S, false},
+	IQ2_XXS: {quantizeIQ2_XXS, true},
+	IQ2_XS:  {quantizeIQ2_XS, true},
+	IQ2_S:   {quantizeIQ2_S, false},
 }
 
 // quantizeIQ quantizes twice, over different bytes and against guard pages, and wants the same bytes.
@@ -81,4 +86,4 @@ func TestQuantizeReferenceIQ(t *testing.T) {
 }
 
 // filesIQ is the number of files that are compared.
-const filesIQ = 4
+const filesIQ = 12
