@@ -70,6 +70,15 @@ func finiteOrInf(d float32) float32 {
 	return d
 }
 
+// unheldOrZero is the scale of a sub-block for which the search found none: 0, or infinity where sums overflowed, for which top has to be
+// more than any scale in F16 holds.
+func unheldOrZero(top float32) float32 {
+	if top > 1e12 {
+		return float32(math.Inf(1))
+	}
+	return 0
+}
+
 // weightsIQ makes the weights w of the elements x: from their importances, where large elements count more, else plain + x*x.
 func weightsIQ(w, x, importance []float32, variance, plain float32) {
 	if importance == nil {

@@ -185,7 +185,7 @@ func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32
 	if none {
 		clear(s.levels[:])
 		clear(s.signs[:])
-		return 0
+		return unheldOrZero(largest(x))
 	}
 	d = searchGrid(s, t, g, top, d)
 	if d < 0 {
