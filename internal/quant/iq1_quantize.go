@@ -188,7 +188,7 @@ func quantizeIQ1_S(dst []byte, src, weights []float32) {
 	for len(src) >= 256 {
 		b := (*[50]byte)(dst)
 		clear(b[:])
-		variance := float32(2*squares(src[:256])) / 256
+		variance := float32(float32(2*squares(src[:256])) / 256)
 		for i := range scales {
 			x := src[32*i:][:32]
 			scales[i], minus[i] = 0, 0
@@ -239,7 +239,7 @@ func searchIQ1M(y *blockIQ1M, g *lattice, x *[256]float32, weights []float32) {
 	clear(y.scales[:])
 	clear(y.minus[:])
 	clear(y.points[:])
-	variance := float32(2*squares(x[:])) / 256
+	variance := float32(float32(2*squares(x[:])) / 256)
 	weightsIQ(y.w[:], x[:], weights, variance, 0)
 	for i := range y.scales {
 		sub, w := x[16*i:][:16], y.w[16*i:][:16]

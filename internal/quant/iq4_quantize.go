@@ -80,6 +80,7 @@ func unheldOrZero(top float32) float32 {
 }
 
 // weightsIQ makes the weights w of the elements x: from their importances, where large elements count more, else plain + x*x.
+// Callers convert the variance explicitly, after a division too: by a power of two it is a product for the compiler, which could be fused.
 func weightsIQ(w, x, importance []float32, variance, plain float32) {
 	if importance == nil {
 		for i, v := range x {

@@ -163,7 +163,7 @@ func searchGridAgain(s *gridBlock, t *gridType, g *lattice, d float32) float32 {
 // that of the squares in the super-block.
 func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) float32 {
 	x = x[:t.size]
-	variance := float32(t.variance*sum) / 256
+	variance := float32(float32(t.variance*sum) / 256)
 	weightsIQ(s.w[:], x, weights, variance, float32(t.plain*variance))
 	for i, w := range s.w[:t.size] {
 		s.root[i] = float32(math.Sqrt(float64(w)))
