@@ -43,7 +43,7 @@ func searchSumsIQ4(x, w *[32]float32, r float32) (xv, vv float32) {
 // For given levels the best d is xv/vv, and it lowers the sum by xv*xv/vv. By that it compares the steps that give the element of largest
 // magnitude the value 127, first, and -134 to -120.
 func searchIQ4(x, w *[32]float32) (d float32) {
-	top := extreme(x)
+	top := extreme(x[:])
 	if abs(top) < 1e-15 {
 		return 0
 	}

@@ -3,7 +3,6 @@ package quant
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -14,9 +13,6 @@ import (
 
 	"ck/internal/testkit"
 )
-
-// open are the block types that cannot be quantized to yet.
-var open = []Type{IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS}
 
 // quantizers are the types with blocks that can be quantized to.
 func quantizers() (types []Type) {
@@ -59,14 +55,6 @@ func TestQuantizeReference(t *testing.T) {
 	input, imatrix := readF32(t, dir, "input.f32"), readF32(t, dir, "imatrix.f32")
 	compared := 0
 	for _, r := range refs {
-		if slices.Contains(open, r.ID) {
-			var unsupported *UnsupportedError
-			err := Quantize(r.ID, make([]byte, r.ID.RowBytes(len(input))), input, imatrix)
-			if !errors.As(err, &unsupported) || unsupported.Type != r.ID {
-				t.Errorf("%v is open, but its error is %v", r.ID, err)
-			}
-			continue
-		}
 		use := mayImatrix
 		switch {
 		case r.WithImatrix.Bytes == "":
@@ -103,8 +91,8 @@ func TestQuantizeReference(t *testing.T) {
 			}
 		}
 	}
-	if compared != 40 {
-		t.Errorf("%d outputs compared, want 40", compared)
+	if compared != 55 {
+		t.Errorf("%d outputs compared, want 55", compared)
 	}
 }
 
@@ -352,6 +340,8 @@ var errorBounds = map[Type]struct{ rms, largest float64 }{
 	Q2_K: {0.2960, 0.353}, Q3_K: {0.1508, 0.203}, Q4_K: {0.0714, 0.084}, Q5_K: {0.0361, 0.047}, Q6_K: {0.0177, 0.024},
 	TQ1_0: {0.8059, 0.500}, TQ2_0: {0.8059, 0.500}, Q1_0: {0.6011, 0.801}, Q2_0: {0.7210, 0.500},
 	MXFP4: {0.1162, 0.249}, NVFP4: {0.0950, 0.169},
+	IQ4_NL: {0.0759, 0.131}, IQ4_XS: {0.0765, 0.111}, IQ3_XXS: {0.2121, 0.468}, IQ3_S: {0.1657, 0.348},
+	IQ2_XXS: {0.3461, 0.532}, IQ2_XS: {0.3020, 0.494}, IQ2_S: {0.2668, 0.457}, IQ1_S: {0.4897, 0.756}, IQ1_M: {0.5795, 1.076},
 }
 
 // TestQuantizeBounds quantizes gaussian rows and wants errors near what they are for the type; an importance matrix
@@ -383,7 +373,7 @@ func TestQuantizeBounds(t *testing.T) {
 				largest = max(largest, math.Abs(diff)/float64(abs(extreme(x[i/n*n:][:n]))))
 			}
 			rms := math.Sqrt(squares / of)
-			if rms > bound.rms*1.05 || rms < bound.rms/1.2 || largest > bound.largest*1.1 {
+			if rms > bound.rms*1.05 || rms < bound.rms/1.3 || largest > bound.largest*1.1 {
 				t.Errorf("%v: error %.4f of the elements, at most %.3f of the largest; want %.4f, %.3f",
 					typ, rms, largest, bound.rms, bound.largest)
 			}

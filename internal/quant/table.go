@@ -32,6 +32,23 @@ type row struct {
 	values  *[16]int8             // rewritten as codes of these; nil with rewrite: as Q8_0
 }
 
+// inNibbles stands for the F16 field of IQ1_M, which is in the high nibbles of its last four words.
+const inNibbles = -1
+
+// overflows reports whether an F16 field of a block is infinite or NaN.
+func (r *row) overflows(b []byte) bool {
+	for _, at := range r.halves {
+		if at == inNibbles {
+			if d := scaleIQ1M((*[8]byte)(b[48:])); d-d != 0 {
+				return true
+			}
+		} else if b[at+1]&0x7c == 0x7c {
+			return true
+		}
+	}
+	return false
+}
+
 // table has one row per type, at the type's number; adding a type is adding a row and the functions that it names.
 var table = [...]row{
 	F32:  {"F32", 1, 4, decodeF32, nil, quantizeF32, noImatrix, nil, nil, nil},
@@ -57,15 +74,15 @@ var table = [...]row{
 	Q6_K: {"Q6_K", 256, 210, decodeQ6_K, scaleQ6_K, quantizeQ6_K, mayImatrix, []int{208}, nil, nil},
 	Q8_K: {"Q8_K", 256, 292, decodeQ8_K, scaleQ8_K, quantizeQ8_K, noImatrix, nil, nil, nil},
 
-	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, nil, needsImatrix, []int{0}, codesIQ1_S, &codeValuesIQ1},
-	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, nil, mayImatrix, nil, codesIQ1_M, &codeValuesIQ1},
-	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, nil, needsImatrix, []int{0}, codesIQ2_XXS, &codeValuesIQ2},
-	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, nil, needsImatrix, []int{0}, codesIQ2_XS, &codeValuesIQ2},
-	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, nil, mayImatrix, []int{0}, codesIQ2_S, &codeValuesIQ2},
-	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, nil, mayImatrix, []int{0}, codesIQ3_XXS, &codeValuesIQ3XXS},
-	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, nil, mayImatrix, []int{0}, codesIQ3_S, &codeValuesIQ3S},
-	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, nil, mayImatrix, []int{0}, q8FromIQ4_NL, nil},
-	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, nil, mayImatrix, []int{0}, codesIQ4_XS, &codeValuesIQ4},
+	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, quantizeIQ1_S, needsImatrix, []int{0}, codesIQ1_S, &codeValuesIQ1},
+	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, quantizeIQ1_M, mayImatrix, []int{inNibbles}, codesIQ1_M, &codeValuesIQ1},
+	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, quantizeIQ2_XXS, needsImatrix, []int{0}, codesIQ2_XXS, &codeValuesIQ2},
+	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, quantizeIQ2_XS, needsImatrix, []int{0}, codesIQ2_XS, &codeValuesIQ2},
+	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, quantizeIQ2_S, mayImatrix, []int{0}, codesIQ2_S, &codeValuesIQ2},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, quantizeIQ3_XXS, mayImatrix, []int{0}, codesIQ3_XXS, &codeValuesIQ3XXS},
+	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, quantizeIQ3_S, mayImatrix, []int{0}, codesIQ3_S, &codeValuesIQ3S},
+	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, quantizeIQ4_NL, mayImatrix, []int{0}, q8FromIQ4_NL, nil},
+	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, quantizeIQ4_XS, mayImatrix, []int{0}, codesIQ4_XS, &codeValuesIQ4},
 
 	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0, scaleTQ1_0, quantizeTQ1_0, noImatrix, []int{52}, codesTQ1_0, &codeValuesTQ},
 	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0, scaleTQ2_0, quantizeTQ2_0, noImatrix, []int{64}, codesTQ2_0, &codeValuesTQ},
@@ -172,10 +189,8 @@ func Quantize(t Type, dst []byte, src, imatrix []float32) error {
 		of = ", or their importances,"
 	}
 	for i := range len(src) / r.elems {
-		for _, h := range r.halves {
-			if dst[i*r.bytes+h+1]&0x7c == 0x7c {
-				return fmt.Errorf("elements %d to %d%s are too large for an F16 scale of %v", i*r.elems, (i+1)*r.elems-1, of, t)
-			}
+		if r.overflows(dst[i*r.bytes:][:r.bytes]) {
+			return fmt.Errorf("elements %d to %d%s are too large for an F16 scale of %v", i*r.elems, (i+1)*r.elems-1, of, t)
 		}
 	}
 	return nil
