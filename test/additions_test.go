@@ -71,7 +71,7 @@ func (a addition) make(t *testing.T) {
 // TestNewBlockType adds one: one file and one row. Kernels and engine take it.
 func TestNewBlockType(t *testing.T) {
 	addition{
-		rows: map[string][2]string{"internal/quant/table.go": {"var table = [...]row{\n", "\tX43: {\"X43\", 32, 34, decodeX43, scaleX43, nil, 0, nil, nil},\n"}},
+		rows: map[string][2]string{"internal/quant/table.go": {"var table = [...]row{\n", "\tX43: {\"X43\", 32, 34, decodeX43, scaleX43, nil, noImatrix, nil, nil, nil},\n"}},
 		files: map[string]string{"internal/quant/x43.go": `package quant
 
 // X43 is Q8_0 under another number.
