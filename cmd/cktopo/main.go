@@ -37,6 +37,7 @@ type program struct {
 	draw  bool
 	width int
 	svg   string
+	png   string
 	force bool
 
 	noMeasure bool
@@ -63,7 +64,8 @@ func newProgram() *program {
 	g = cli.NewGroup(p.app.Root.Flags(), "Showing")
 	g.Bool(&p.draw, "draw", "", "a drawing in characters instead of the table")
 	p.widthFlag(g)
-	g.Text(&p.svg, "svg", "", "", "FILE", "write a picture to FILE (- is stdout, instead of the table)")
+	g.Text(&p.svg, "svg", "", "", "FILE", "write a picture to FILE as SVG (- is stdout, instead of the table)")
+	g.Text(&p.png, "png", "", "", "FILE", "the same as PNG")
 	g.Bool(&p.force, "force", "", "overwrite FILE")
 	p.checkCommand()
 	newPlan(p.app, p.survey)

@@ -18,17 +18,23 @@ func (p *program) show() error {
 	if p.draw && (p.app.Common.JSON || p.app.Common.Plain) {
 		return cli.Usage("--draw: is for people; leave out --json and --plain")
 	}
+	if p.svg == "-" && p.png == "-" {
+		return cli.Usage("--svg, --png: only one picture can go to stdout; name a file")
+	}
 	s, err := p.survey()
 	if err != nil {
 		return err
 	}
-	if p.svg != "" {
-		if err := p.writeSVG(&s); err != nil {
+	for format, name := range map[picture.Format]string{picture.SVG: p.svg, picture.PNG: p.png} {
+		if name == "" {
+			continue
+		}
+		if err := p.writePicture(name, format, &s); err != nil {
 			return err
 		}
-		if p.svg == "-" {
-			return nil
-		}
+	}
+	if p.svg == "-" || p.png == "-" {
+		return nil
 	}
 	switch {
 	case p.app.Common.JSON:
@@ -39,14 +45,14 @@ func (p *program) show() error {
 	return cli.OutError(page.Write(p.app.Text(), &s, p.app.Common.Plain, p.columns(page.Width)))
 }
 
-// writeSVG writes the picture to the file of --svg.
-func (p *program) writeSVG(s *topo.Survey) error {
-	f, err := p.app.Create(p.svg, p.force)
+// writePicture writes the picture of --svg or --png.
+func (p *program) writePicture(name string, format picture.Format, s *topo.Survey) error {
+	f, err := p.app.Create(name, p.force)
 	if err != nil {
 		return err
 	}
 	defer f.Abort()
-	if _, err := f.Write(picture.MachineSVG(s)); err != nil {
+	if err := picture.Machine(f, format, s); err != nil {
 		return cli.OutError(err)
 	}
 	return f.Commit()

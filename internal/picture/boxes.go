@@ -1,62 +1,84 @@
 package picture
 
 import (
-	"bytes"
-	"encoding/xml"
-	"fmt"
+	"image/color"
 	"math"
 	"strconv"
-	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"ck/internal/cli"
 )
 
-// An svgDoc collects the elements of a picture.
-type svgDoc struct{ bytes.Buffer }
-
-func num(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
-
-func (g *svgDoc) rect(x, y, w, h, radius float64, fill, stroke string) {
-	fmt.Fprintf(g, `<rect x="%s" y="%s" width="%s" height="%s" rx="%s" fill="%s" stroke="%s"/>`+"\n",
-		num(x), num(y), num(w), num(h), num(radius), fill, stroke)
+// A sheet is a canvas for boxes. Places and sizes are in points, from the upper left corner.
+type sheet struct {
+	draw.Canvas
+	height float64
 }
 
-// text writes s with its baseline at y; anchor is start, middle or end.
-func (g *svgDoc) text(x, y, size float64, anchor, fill, s string) {
-	fmt.Fprintf(g, `<text x="%s" y="%s" font-size="%s" text-anchor="%s" fill="%s">`, num(x), num(y), num(size), anchor, fill)
-	xml.EscapeText(g, []byte(cli.Escape(s))) // a Buffer takes everything
-	g.WriteString("</text>\n")
+func (g *sheet) at(x, y float64) vg.Point {
+	return vg.Point{X: vg.Length(x), Y: vg.Length(g.height - y)}
 }
 
-func (g *svgDoc) line(x1, y1, x2, y2 float64) {
-	fmt.Fprintf(g, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="2"/>`+"\n", num(x1), num(y1), num(x2), num(y2), "#888888")
-}
-
-// textWidth is about how wide a text is: letters have the widths of DejaVu Sans, which is wider than other fonts, rounded up by kind.
-func textWidth(s string, size float64) float64 {
-	w := 0.0
-	for _, r := range s {
-		switch {
-		case strings.ContainsRune(" .,:;'|iIjl", r):
-			w += 0.34
-		case strings.ContainsRune("frt-()[]/", r):
-			w += 0.42
-		case strings.ContainsRune("mwMW@%×+–…#&=<>", r):
-			w += 1
-		case r >= 'A' && r <= 'Z':
-			w += 0.79
-		default:
-			w += 0.64
-		}
+// tint is the colour #rrggbb.
+func tint(hex string) color.RGBA {
+	v, err := strconv.ParseUint(hex[1:], 16, 24)
+	if err != nil {
+		panic(err) // colours are constants
 	}
-	return w * size
+	return color.RGBA{byte(v >> 16), byte(v >> 8), byte(v), 0xff}
+}
+
+// rect draws a rectangle with rounded corners.
+func (g *sheet) rect(x, y, w, h, radius float64, fill, stroke string) {
+	var path vg.Path
+	if radius == 0 {
+		path = vg.Rectangle{Min: g.at(x, y+h), Max: g.at(x+w, y)}.Path()
+	} else {
+		path.Move(g.at(x+radius, y))
+		for i, corner := range [4][2]float64{{x + w - radius, y + radius}, {x + w - radius, y + h - radius}, {x + radius, y + h - radius}, {x + radius, y + radius}} {
+			path.Arc(g.at(corner[0], corner[1]), vg.Length(radius), math.Pi/2*float64(1-i), -math.Pi/2)
+		}
+		path.Close()
+	}
+	g.SetColor(tint(fill))
+	g.Fill(path)
+	g.SetColor(tint(stroke))
+	g.SetLineWidth(1)
+	g.Stroke(path)
+}
+
+// text writes s with its baseline at y; x is its left end, its middle or its right end as align is 0, 0.5 or 1.
+func (g *sheet) text(x, y, size, align float64, fill, s string) {
+	s = cli.Escape(s)
+	g.SetColor(tint(fill))
+	g.FillString(face(size), g.at(x-align*textWidth(s, size), y), s)
+}
+
+func (g *sheet) line(x1, y1, x2, y2 float64) {
+	g.StrokeLine2(draw.LineStyle{Color: grey, Width: 2}, g.at(x1, y1).X, g.at(x1, y1).Y, g.at(x2, y2).X, g.at(x2, y2).Y)
+}
+
+// textWidth is how wide a text is.
+func textWidth(s string, size float64) float64 {
+	f := face(size)
+	return float64(f.Width(s))
+}
+
+// face is the house's font in a size.
+func face(size float64) font.Face {
+	f := sans(vg.Length(size)).Font
+	return plot.DefaultTextHandler.Cache().Lookup(f, f.Size)
 }
 
 // A block is a part of the picture whose size is known before it is drawn. w may be raised: what is in it stretches.
 type block struct {
 	w, h  float64
 	nodes []int // for the links between blocks
-	draw  func(g *svgDoc, x, y, w, h float64)
+	draw  func(g *sheet, x, y, w, h float64)
 }
 
 // maxLinked is how many boxes get lines between neighbours.
@@ -107,10 +129,10 @@ func (p *painter) inColumns(blocks []block, cols int, gap float64, stretch bool)
 	w, h := largest(blocks)
 	rows := (len(blocks) + cols - 1) / cols
 	if len(blocks) == 0 {
-		return block{draw: func(*svgDoc, float64, float64, float64, float64) {}}
+		return block{draw: func(*sheet, float64, float64, float64, float64) {}}
 	}
 	whole := block{w: float64(cols)*(w+gap) - gap, h: float64(rows)*(h+gap) - gap}
-	whole.draw = func(g *svgDoc, x, y, all, _ float64) {
+	whole.draw = func(g *sheet, x, y, all, _ float64) {
 		w := w
 		if stretch && all > whole.w {
 			w += (all - whole.w) / float64(cols)
@@ -132,7 +154,7 @@ func (p *painter) inColumns(blocks []block, cols int, gap float64, stretch bool)
 }
 
 // link is a line between two blocks with the distance between their nodes.
-func (p *painter) link(g *svgDoc, x1, y1, x2, y2 float64, a, b block) {
+func (p *painter) link(g *sheet, x1, y1, x2, y2 float64, a, b block) {
 	d := p.between(a.nodes, b.nodes)
 	if d == "" {
 		return
@@ -140,5 +162,5 @@ func (p *painter) link(g *svgDoc, x1, y1, x2, y2 float64, a, b block) {
 	g.line(x1, y1, x2, y2)
 	w := textWidth(d, 12) + 8
 	g.rect((x1+x2)/2-w/2, (y1+y2)/2-9, w, 18, 9, "#ffffff", "#888888")
-	g.text((x1+x2)/2, (y1+y2)/2+4, 12, "middle", inkHex, d)
+	g.text((x1+x2)/2, (y1+y2)/2+4, 12, middle, inkHex, d)
 }

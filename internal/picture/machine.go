@@ -2,26 +2,31 @@ package picture
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 
 	"ck/internal/cli"
 	"ck/internal/humanize"
 	"ck/internal/topo"
 )
 
-// Sizes in pixels, and colours (Okabe and Ito's, which colour-blind people can tell apart, and light versions of them).
+// Sizes in points, and colours (Okabe and Ito's, which colour-blind people can tell apart, and light versions of them).
 const (
 	margin   = 24.0
 	pad0     = 10.0 // between a frame and what is in it
 	gapPlain = 12.0
 	gapLink  = 64.0 // between boxes that a labelled line joins
 	lineH    = 16.0
-	fontName = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
 	inkHex   = "#222222"
 	faintHex = "#666666"
+
+	start, middle, end = 0, 0.5, 1 // of a text
 )
 
 var (
@@ -37,10 +42,10 @@ type painter struct {
 	labels int     // CPU numbers in a core: 0, 1, or 2 for all
 }
 
-// MachineSVG draws a machine as an SVG document: packages, nodes, cores, caches, memory, the distances between nodes.
-func MachineSVG(s *topo.Survey) []byte {
+// Machine draws a machine: packages, nodes, cores, caches, memory, the distances between nodes.
+func Machine(w io.Writer, format Format, s *topo.Survey) error {
 	sc := makeScene(s)
-	outers := alikeSVG(&sc)
+	outers := fewOuters(&sc)
 	cores := 0
 	for _, o := range outers {
 		for _, l := range o.leaves {
@@ -71,28 +76,25 @@ func MachineSVG(s *topo.Survey) []byte {
 	if m := p.matrix(); m.w > 0 {
 		parts = append(parts, m)
 	}
-	w, h := 0.0, margin
+	wide, high := 0.0, margin
 	for _, b := range parts {
-		w, h = max(w, b.w), h+b.h+margin
+		wide, high = max(wide, b.w), high+b.h+margin
 	}
-	g := &svgDoc{}
-	fmt.Fprintf(g, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" font-family="%s">`+"\n",
-		num(w+2*margin), num(h), num(w+2*margin), num(h), fontName)
-	g.rect(0, 0, w+2*margin, h, 0, "#ffffff", "none")
-	y := margin
-	for _, b := range parts {
-		b.draw(g, margin, y, b.w, b.h)
-		y += b.h + margin
-	}
-	g.WriteString("</svg>\n")
-	return g.Bytes()
+	return write(w, format, vg.Length(wide+2*margin), vg.Length(high), func(c draw.Canvas) {
+		g := &sheet{c, high}
+		y := margin
+		for _, b := range parts {
+			b.draw(g, margin, y, b.w, b.h)
+			y += b.h + margin
+		}
+	})
 }
 
-// maxOuterSVG is how many outer boxes are drawn one by one.
-const maxOuterSVG = 32
+// maxOuter is how many outer boxes are drawn one by one.
+const maxOuter = 32
 
-func alikeSVG(sc *scene) []outer {
-	if len(sc.outer) <= maxOuterSVG {
+func fewOuters(sc *scene) []outer {
+	if len(sc.outer) <= maxOuter {
 		return sc.outer
 	}
 	return alike(sc.outer)
@@ -105,10 +107,10 @@ func (p *painter) heading(sc *scene) block {
 	for _, l := range lines {
 		b.w = max(b.w, textWidth(l, 12))
 	}
-	b.draw = func(g *svgDoc, x, y, _, _ float64) {
-		g.text(x, y+20, 20, "start", inkHex, sc.title)
+	b.draw = func(g *sheet, x, y, _, _ float64) {
+		g.text(x, y+20, 20, start, inkHex, sc.title)
 		for i, l := range lines {
-			g.text(x, y+24+lineH*float64(i+1), 12, "start", faintHex, l)
+			g.text(x, y+24+lineH*float64(i+1), 12, start, faintHex, l)
 		}
 	}
 	return b
@@ -144,9 +146,9 @@ func (p *painter) outer(o *outer) block {
 		b.w, b.h = max(b.w, part.w), b.h+part.h+pad0
 	}
 	b.w += 2 * pad0
-	b.draw = func(g *svgDoc, x, y, w, h float64) {
+	b.draw = func(g *sheet, x, y, w, h float64) {
 		g.rect(x, y, w, h, 8, "#fafafa", "#555555")
-		g.text(x+pad0, y+18, 14, "start", inkHex, o.title)
+		g.text(x+pad0, y+18, 14, start, inkHex, o.title)
 		at := y + 26
 		for _, part := range parts {
 			part.draw(g, x+pad0, at, w-2*pad0, part.h)
@@ -158,9 +160,9 @@ func (p *painter) outer(o *outer) block {
 
 // strip is a bar with a text: a cache or the memory of all that stands above.
 func strip(text, fill string) block {
-	return block{w: textWidth(text, 11) + 12, h: 20, draw: func(g *svgDoc, x, y, w, h float64) {
+	return block{w: textWidth(text, 11) + 12, h: 20, draw: func(g *sheet, x, y, w, h float64) {
 		g.rect(x, y, w, h, 3, fill, "#999999")
-		g.text(x+w/2, y+14, 11, "middle", inkHex, text)
+		g.text(x+w/2, y+14, 11, middle, inkHex, text)
 	}}
 }
 
@@ -183,10 +185,10 @@ func (p *painter) leaf(l *leaf) block {
 		b.w = max(b.w, textWidth(memory, 11)+2*pad0+12)
 		b.h += 28
 	}
-	b.draw = func(g *svgDoc, x, y, w, h float64) {
+	b.draw = func(g *sheet, x, y, w, h float64) {
 		g.rect(x, y, w, h, 6, "#ffffff", "#888888")
-		g.text(x+pad0, y+17, 12, "start", inkHex, head)
-		g.text(x+pad0, y+33, 10, "start", faintHex, numbers)
+		g.text(x+pad0, y+17, 12, start, inkHex, head)
+		g.text(x+pad0, y+33, 10, start, faintHex, numbers)
 		at := y + 42
 		in.draw(g, x+pad0, at, w-2*pad0, in.h)
 		if memory != "" {
@@ -207,13 +209,13 @@ func (p *painter) group(cg coreGroup) block {
 		b.h += 22
 		b.w = max(b.w, textWidth(cg.label, 10)+8)
 	}
-	b.draw = func(g *svgDoc, x, y, w, h float64) {
+	b.draw = func(g *sheet, x, y, w, h float64) {
 		for i, c := range cg.cores {
 			p.core(g, c, x+step*float64(i%cols), y+step*float64(i/cols))
 		}
 		if cg.label != "" {
 			g.rect(x, y+h-20, w-2, 16, 2, "#f2efe4", "#999999")
-			g.text(x+w/2, y+h-8, 10, "middle", inkHex, cg.label)
+			g.text(x+w/2, y+h-8, 10, middle, inkHex, cg.label)
 		}
 	}
 	return b
@@ -230,7 +232,7 @@ func columnsFor(n int) int {
 	return max(1, best)
 }
 
-func (p *painter) core(g *svgDoc, c drawnCore, x, y float64) {
+func (p *painter) core(g *sheet, c drawnCore, x, y float64) {
 	fill, color := coreFill[min(c.kind, len(coreFill)-1)], "#ffffff"
 	if !c.allowed {
 		fill, color = "#ffffff", faintHex
@@ -240,14 +242,14 @@ func (p *painter) core(g *svgDoc, c drawnCore, x, y float64) {
 	switch {
 	case p.labels == 0:
 	case p.labels == 1 || len(c.cpus) == 1:
-		g.text(x+p.cell/2, y+p.cell/2+size*0.4, size*1.15, "middle", color, strconv.Itoa(c.cpus[0]))
+		g.text(x+p.cell/2, y+p.cell/2+size*0.4, size*1.15, middle, color, strconv.Itoa(c.cpus[0]))
 	case len(c.cpus) == 2:
 		for i, id := range c.cpus {
-			g.text(x+p.cell/2, y+p.cell*(0.38+0.4*float64(i)), size, "middle", color, strconv.Itoa(id))
+			g.text(x+p.cell/2, y+p.cell*(0.38+0.4*float64(i)), size, middle, color, strconv.Itoa(id))
 		}
 	default:
-		g.text(x+p.cell/2, y+p.cell*0.38, size, "middle", color, strconv.Itoa(c.cpus[0]))
-		g.text(x+p.cell/2, y+p.cell*0.78, size*0.8, "middle", color, fmt.Sprintf("+%d", len(c.cpus)-1))
+		g.text(x+p.cell/2, y+p.cell*0.38, size, middle, color, strconv.Itoa(c.cpus[0]))
+		g.text(x+p.cell/2, y+p.cell*0.78, size*0.8, middle, color, fmt.Sprintf("+%d", len(c.cpus)-1))
 	}
 }
 
@@ -257,10 +259,10 @@ func (p *painter) memory(m memoryBox, o *outer) block {
 	if d := p.distanceTo(m.node, o); d != "" {
 		title += ", " + d
 	}
-	return block{w: max(textWidth(title, 11), textWidth(text, 11)) + 16, h: 40, draw: func(g *svgDoc, x, y, w, h float64) {
+	return block{w: max(textWidth(title, 11), textWidth(text, 11)) + 16, h: 40, draw: func(g *sheet, x, y, w, h float64) {
 		g.rect(x, y, w, h, 4, memoryFill[m.kind], "#888888")
-		g.text(x+8, y+16, 11, "start", inkHex, title)
-		g.text(x+8, y+32, 11, "start", inkHex, text)
+		g.text(x+8, y+16, 11, start, inkHex, title)
+		g.text(x+8, y+32, 11, start, inkHex, text)
 	}}
 }
 
@@ -360,14 +362,14 @@ func (p *painter) legend(sc *scene) block {
 	for _, e := range entries {
 		b.w += 14 + 6 + textWidth(e.text, 11) + 18
 	}
-	b.draw = func(g *svgDoc, x, y, _, _ float64) {
+	b.draw = func(g *sheet, x, y, _, _ float64) {
 		for _, e := range entries {
 			g.rect(x, y, 14, 14, 2, e.fill, "#888888")
-			g.text(x+20, y+11, 11, "start", inkHex, e.text)
+			g.text(x+20, y+11, 11, start, inkHex, e.text)
 			x += 20 + textWidth(e.text, 11) + 18
 		}
 		if tail != "" {
-			g.text(x, y+11, 11, "start", faintHex, tail)
+			g.text(x, y+11, 11, start, faintHex, tail)
 		}
 	}
 	return b
@@ -422,16 +424,16 @@ func (p *painter) matrix() block {
 		title += fmt.Sprintf(", %d to %d", lo, hi)
 	}
 	b := block{w: max(head+cw*float64(n), textWidth(title, 12)), h: 48 + ch*float64(n)}
-	b.draw = func(g *svgDoc, x, y, _, _ float64) {
-		g.text(x, y+12, 12, "start", inkHex, title)
+	b.draw = func(g *sheet, x, y, _, _ float64) {
+		g.text(x, y+12, 12, start, inkHex, title)
 		every := 1
 		if n > 24 {
 			every = 8
 		}
 		for i, node := range p.s.Nodes {
 			if i%every == 0 {
-				g.text(x+head+cw*(float64(i)+0.5), y+38, 11, "middle", faintHex, strconv.Itoa(node.ID))
-				g.text(x+head-8, y+44+ch*(float64(i)+0.5)+4, 11, "end", faintHex, "node "+strconv.Itoa(node.ID))
+				g.text(x+head+cw*(float64(i)+0.5), y+38, 11, middle, faintHex, strconv.Itoa(node.ID))
+				g.text(x+head-8, y+44+ch*(float64(i)+0.5)+4, 11, end, faintHex, "node "+strconv.Itoa(node.ID))
 			}
 			for j := 0; j < n && j < len(p.s.Distance[i]); j++ {
 				d := p.s.Distance[i][j]
@@ -442,7 +444,7 @@ func (p *painter) matrix() block {
 				cx, cy := x+head+cw*float64(j), y+44+ch*float64(i)
 				g.rect(cx, cy, cw, ch, 0, shade(share), "#dddddd")
 				if n <= 24 {
-					g.text(cx+cw/2, cy+15, 11, "middle", inkHex, strconv.Itoa(d))
+					g.text(cx+cw/2, cy+15, 11, middle, inkHex, strconv.Itoa(d))
 				}
 			}
 		}

@@ -72,7 +72,11 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 			}
 		}
 	}
-	picture := MachineSVG(s)
+	var doc bytes.Buffer
+	if err := Machine(&doc, SVG, s); err != nil {
+		t.Fatal(err)
+	}
+	picture := doc.Bytes()
 	if len(picture) > 2<<20 {
 		t.Errorf("a picture of %d bytes", len(picture))
 	}
@@ -85,11 +89,11 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "rect" {
+		if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "path" {
 			squares++
 		}
 	}
-	if sc := makeScene(s); len(sc.outer) <= maxOuterSVG && squares < s.Cores {
+	if sc := makeScene(s); len(sc.outer) <= maxOuter && squares < 2*s.Cores {
 		t.Errorf("%d squares for %d cores", squares, s.Cores)
 	}
 }
@@ -98,7 +102,11 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 func TestHostileNames(t *testing.T) {
 	s := topo.Survey{Machine: topo.Machine{CPUs: []topo.CPU{{}}, Affinity: []int{0}, Nodes: []topo.Node{{CPUs: []int{0}}}},
 		Model: "a<b>&\"\x1b[31m\x00\xff]]>"}
-	d := xml.NewDecoder(bytes.NewReader(MachineSVG(&s)))
+	var doc bytes.Buffer
+	if err := Machine(&doc, SVG, &s); err != nil {
+		t.Fatal(err)
+	}
+	d := xml.NewDecoder(&doc)
 	for {
 		if _, err := d.Token(); err == io.EOF {
 			break
