@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"asm/attn": {}, "asm/clone": {}, "asm/half": {}, "asm/pause": {}, "asm/roof": {},
 	"asm/dot": {"asm/half"}, "asm/elem": {"asm/half"},
 	// formats and text
+	"internal/aside":       {},
 	"internal/humanize":    {},
 	"internal/jsonfile":    {},
 	"internal/mapfile":     {},
@@ -28,6 +29,7 @@ var mayImport = map[string][]string{
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
+	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/quant", "internal/tokenizer"},
 	// machine
 	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/clone", "asm/pause"},
@@ -48,7 +50,7 @@ var mayImport = map[string][]string{
 	"internal/generate":     {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
 	"internal/probe":        {"internal/gguf", "internal/humanize", "internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},
 	"internal/quality":      {"internal/engine", "internal/tokenizer", "internal/walk"},
-	"internal/cli":          {"asm/clone", "internal/isa"},
+	"internal/cli":          {"asm/clone", "internal/aside", "internal/humanize", "internal/isa"},
 	"internal/lineedit":     {},
 	"internal/picture":      {"internal/cli", "internal/humanize", "internal/topo"},
 	"internal/testkit":      {},

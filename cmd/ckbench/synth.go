@@ -151,11 +151,7 @@ func (o *synthOptions) shape(args []string) (name string, s synth.Shape, typ str
 // tensors gives the shape's tensors their types.
 func (o *synthOptions) tensors(s synth.Shape, typ string) ([]gguf.TensorInfo, int, error) {
 	if r, ok := quant.FindRecipe(typ); ok && !o.pure {
-		t, err := s.Mixed(r)
-		if err != nil {
-			return nil, 0, cli.Usage("synth: recipe %s: %v; choose another one", r.Name, err)
-		}
-		return t, r.FileType, nil
+		return s.Mixed(r), r.FileType, nil
 	}
 	t, ok := quant.Parse(typ)
 	switch {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"ck/internal/aside"
 )
 
 // File is an output that appears under its name when it is complete, or not at all. "-" is stdout. Devices and pipes are written as they are.
@@ -195,10 +197,7 @@ func (o *File) commit() error {
 	if err := o.name(); err != nil {
 		return err
 	}
-	if d, err := os.Open(filepath.Dir(o.path)); err == nil {
-		d.Sync() // best effort: some file systems cannot sync folders
-		d.Close()
-	}
+	aside.SyncFolder(o.path)
 	return nil
 }
 
@@ -209,36 +208,37 @@ func (o *File) name() error {
 	if o.gone {
 		return Interrupted()
 	}
-	named := func(err error) error {
-		switch {
-		case err == nil:
-			o.tmp = ""
-			return nil
-		case errors.Is(err, unix.EEXIST) && !o.force:
-			return exists(o.path)
-		}
-		return writeError(&fs.PathError{Op: "rename", Path: o.path, Err: err})
-	}
 	if o.tmp == "" {
 		err := unix.Linkat(unix.AT_FDCWD, fdPath(o.f), unix.AT_FDCWD, o.path, unix.AT_SYMLINK_FOLLOW)
 		if err == nil || !errors.Is(err, unix.EEXIST) || !o.force {
-			return named(err)
+			return o.named(err)
 		}
 		// A name can be replaced by another one only.
 		tmp := hiddenName(o.path)
 		if err := unix.Linkat(unix.AT_FDCWD, fdPath(o.f), unix.AT_FDCWD, tmp, unix.AT_SYMLINK_FOLLOW); err != nil {
-			return named(err)
+			return o.named(err)
 		}
 		o.tmp = tmp
 	}
-	if !o.force {
-		err := unix.Renameat2(unix.AT_FDCWD, o.tmp, unix.AT_FDCWD, o.path, unix.RENAME_NOREPLACE)
-		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
-			return named(err)
-		}
-		// The file system cannot do that in one step.
+	err := o.named(aside.Rename(o.tmp, o.path, o.force))
+	if err == nil {
+		o.tmp = ""
 	}
-	return named(unix.Rename(o.tmp, o.path))
+	return err
+}
+
+// named is the error of giving the file its name.
+func (o *File) named(err error) error {
+	var pe *fs.PathError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EEXIST) && !o.force:
+		return exists(o.path)
+	case !errors.As(err, &pe):
+		err = &fs.PathError{Op: "rename", Path: o.path, Err: err}
+	}
+	return writeError(err)
 }
 
 // Abort removes an output that was not committed.

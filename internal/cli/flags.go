@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"ck/internal/humanize"
 )
 
 const groupKey = "ck_group"
@@ -344,35 +346,11 @@ func valueError(f *pflag.Flag, val string, err error) string {
 func nearest(fs *pflag.FlagSet, name string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	fs.VisitAll(func(f *pflag.Flag) {
-		if d := editDistance(f.Name, name); !f.Hidden && d < bestDist {
+		if d := humanize.Distance(f.Name, name); !f.Hidden && d < bestDist {
 			best, bestDist = f.Name, d
 		}
 	})
 	return best
-}
-
-// editDistance is the Levenshtein distance of two short texts in bytes.
-func editDistance(a, b string) int {
-	if len(b) > 64 {
-		return len(b)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			d := diag
-			if a[i] != b[j] {
-				d++
-			}
-			diag = row[j+1]
-			row[j+1] = min(d, row[j]+1, diag+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // rewrite replaces the words of a.Rewrite where they stand as flags: not as the value of another flag, and not behind "--".

@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
+
+	"ck/internal/humanize"
 )
 
 // flagNames are the long flags of all programs, one a line: go generate takes them from the man pages.
@@ -27,7 +29,7 @@ func misspelt(name string) (meant string) {
 		if known == name {
 			return ""
 		}
-		d := editDistance(known, upper)
+		d := humanize.Distance(known, upper)
 		if strings.ReplaceAll(known, "_", "") == strings.ReplaceAll(upper, "_", "") || len(known) >= len("CK_TEMP") && strings.HasPrefix(upper, known) {
 			d = min(d, 1) // CK_UBATCH_, CK_TEMPERATURE
 		}

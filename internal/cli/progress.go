@@ -19,6 +19,7 @@ type Progress struct {
 	total      int64
 	start      time.Time
 	done       atomic.Uint64 // bits of a float64
+	says       atomic.Pointer[string]
 
 	w     io.Writer
 	lines bool
@@ -72,6 +73,13 @@ func (p *Progress) Reach(done float64) {
 	}
 }
 
+// Say adds a word on what the work waits for. Any goroutine may call it.
+func (p *Progress) Say(word string) {
+	if p != nil {
+		p.says.Store(&word)
+	}
+}
+
 // show draws the bar, or writes a line where it is time for one.
 func (p *Progress) show(now time.Time) {
 	done := math.Float64frombits(p.done.Load())
@@ -97,6 +105,9 @@ func (p *Progress) text(done float64, now time.Time) string {
 		rate := done / s
 		left := time.Duration(max(float64(p.total)-done, 0) / rate * float64(time.Second))
 		text += fmt.Sprintf(", %s %s/s, %s left", rateText(rate), p.unit, left.Round(time.Second))
+	}
+	if word := p.says.Load(); word != nil {
+		text += ", " + *word
 	}
 	return text
 }

@@ -50,11 +50,7 @@ func OfShape(name string, s synth.Shape, typ string) (*Model, error) {
 	}
 	m := &Model{Name: name}
 	if r, ok := quant.FindRecipe(typ); ok { // a name that is both is what llama-quantize makes under it
-		var err error
-		if m.Tensors, err = s.Mixed(r); err != nil {
-			return nil, fmt.Errorf("recipe %s: %w", r.Name, err)
-		}
-		m.Type = r.Name
+		m.Tensors, m.Type = s.Mixed(r), r.Name
 	} else if t, ok := quant.Parse(typ); ok && usable(t) {
 		m.Tensors, m.Type = s.Pure(t), t.String()
 	} else {

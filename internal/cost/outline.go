@@ -73,12 +73,8 @@ func (o Outline) Tensors(typ string) ([]gguf.TensorInfo, error) {
 		for i, x := range out {
 			ask[i] = quant.RecipeTensor{Name: x.Name, Shape: x.Shape, Type: x.Type}
 		}
-		types, err := r.Types(quant.RecipeModel{Arch: o.Arch, Layers: o.Layers, Heads: o.Heads, KVHeads: o.KVHeads, Experts: o.Experts}, ask)
-		if err != nil {
-			return nil, fmt.Errorf("recipe %s: %w", r.Name, err)
-		}
-		for i := range types {
-			out[i].Type = types[i]
+		for i, t := range r.Types(quant.RecipeModel{Arch: o.Arch, Layers: o.Layers, Heads: o.Heads, KVHeads: o.KVHeads, Experts: o.Experts}, ask) {
+			out[i].Type = t
 		}
 	case isType && usable(t):
 		for i := range out {

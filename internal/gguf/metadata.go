@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // valueType is the type of a metadata value; the numbers are those of the files.
@@ -406,4 +407,24 @@ func fixed(v any) []byte {
 		panic(err) // encode passes only types that have a fixed size
 	}
 	return b
+}
+
+// Clone is a copy of the list; the values are shared.
+func (m *Metadata) Clone() *Metadata {
+	c := &Metadata{}
+	for _, e := range m.entries {
+		c.add(e)
+	}
+	return c
+}
+
+// Remove takes keys out, as far as they are there.
+func (m *Metadata) Remove(keys ...string) {
+	kept := Metadata{}
+	for _, e := range m.entries {
+		if !slices.Contains(keys, e.key) {
+			kept.add(e)
+		}
+	}
+	*m = kept
 }

@@ -54,13 +54,13 @@ func (m *Model) open(path string) error {
 	if first.count < 2 {
 		return nil
 	}
-	suffix := func(i int) string { return fmt.Sprintf("-%05d-of-%05d.gguf", i+1, first.count) }
-	prefix, ok := strings.CutSuffix(path, suffix(0))
+	end := PartPath("", 0, first.count)
+	prefix, ok := strings.CutSuffix(path, end)
 	if !ok {
-		return fmt.Errorf("%s: the first of %d parts must be named *%s so that the others can be found", path, first.count, suffix(0))
+		return fmt.Errorf("%s: the first of %d parts must be named *%s so that the others can be found", path, first.count, end)
 	}
 	for i := 1; i < first.count; i++ {
-		part := prefix + suffix(i)
+		part := PartPath(prefix, i, first.count)
 		kv, align, err := m.openPart(part)
 		if err != nil {
 			return err
@@ -390,4 +390,9 @@ func (c *cursor) place(tensors []*Tensor, align uint64) {
 			return
 		}
 	}
+}
+
+// PartPath is the name of part i of n of a split model, as llama.cpp names them.
+func PartPath(prefix string, i, n int) string {
+	return fmt.Sprintf("%s-%05d-of-%05d.gguf", prefix, i+1, n)
 }

@@ -15,43 +15,28 @@ type TensorInfo struct {
 	Shape []int // as Tensor.Shape
 }
 
-// Writer writes a GGUF file, version 3, from begin to end: NewWriter writes the header, Write takes the tensors' bytes in the order
-// in which they were announced, Close ends the file. Nothing but the header is held in memory.
-type Writer struct {
-	w       io.Writer
-	tensors []TensorInfo
-	align   int
-	cur     int    // tensor that is being written
-	left    uint64 // its bytes to come
+// Header is a GGUF file, version 3, but for the data of its tensors: the bytes before them, and where each one's data goes. The data
+// of a tensor ends with zeros up to the begin of the next one, or to Size.
+type Header struct {
+	Bytes   []byte  // from the magic to the first tensor
+	Offsets []int64 // of the data of each tensor in the file
+	Sizes   []int64 // of the data of each tensor, in bytes
+	Size    int64   // of the whole file, in bytes
 }
 
-// NewWriter writes metadata and the list of tensors to w, usually a buffered file. The alignment is that of general.alignment in kv
+// NewHeader lays out a file of metadata and tensors, whose data lies in their order. The alignment is that of general.alignment in kv
 // (uint32, a power of two), else 32. Names may have 63 bytes, which is what llama.cpp reads.
-func NewWriter(w io.Writer, kv *Metadata, tensors []TensorInfo) (*Writer, error) {
+func NewHeader(kv *Metadata, tensors []TensorInfo) (*Header, error) {
 	align, err := writeAlignment(kv)
 	if err != nil {
 		return nil, err
 	}
-	le := binary.LittleEndian
-	b := append([]byte(nil), "GGUF"...)
-	b = le.AppendUint32(b, 3)
-	b = le.AppendUint64(b, uint64(len(tensors)))
-	b = le.AppendUint64(b, uint64(len(kv.entries)))
-	for _, e := range kv.entries {
-		if e.key == "" || len(e.key) > maxKeyBytes {
-			return nil, fmt.Errorf("key %.100q has %d bytes, expected 1 to %d", e.key, len(e.key), maxKeyBytes)
-		}
-		b = appendString(b, e.key)
-		b = le.AppendUint32(b, uint32(e.typ))
-		if e.typ == typeString {
-			b = le.AppendUint64(b, uint64(len(e.raw)))
-		}
-		if e.typ == typeArray {
-			b = le.AppendUint32(b, uint32(e.elem))
-			b = le.AppendUint64(b, uint64(e.n))
-		}
-		b = append(b, e.raw...)
+	b, err := appendMetadata(nil, kv, len(tensors))
+	if err != nil {
+		return nil, err
 	}
+	h := &Header{}
+	le := binary.LittleEndian
 	offset := uint64(0)
 	names := map[string]bool{}
 	for _, t := range tensors {
@@ -73,6 +58,7 @@ func NewWriter(w io.Writer, kv *Metadata, tensors []TensorInfo) (*Writer, error)
 		}
 		b = le.AppendUint32(b, uint32(t.Type))
 		b = le.AppendUint64(b, offset)
+		h.Offsets, h.Sizes = append(h.Offsets, int64(offset)), append(h.Sizes, int64(size))
 		offset += size + padding(size, align)
 		if offset > 1<<62 {
 			return nil, fmt.Errorf("tensor %q: the file would have more than 2^62 bytes", t.Name)
@@ -81,10 +67,67 @@ func NewWriter(w io.Writer, kv *Metadata, tensors []TensorInfo) (*Writer, error)
 	if len(tensors) > 0 {
 		b = append(b, make([]byte, padding(uint64(len(b)), align))...)
 	}
-	if _, err := w.Write(b); err != nil {
+	for i := range h.Offsets {
+		h.Offsets[i] += int64(len(b))
+	}
+	h.Bytes, h.Size = b, int64(len(b))+int64(offset)
+	return h, nil
+}
+
+// Padding is the number of zeros behind the data of tensor i.
+func (h *Header) Padding(i int) int64 {
+	end := h.Size
+	if i+1 < len(h.Offsets) {
+		end = h.Offsets[i+1]
+	}
+	return end - h.Offsets[i] - h.Sizes[i]
+}
+
+// appendMetadata appends what stands before the list of tensors.
+func appendMetadata(b []byte, kv *Metadata, tensors int) ([]byte, error) {
+	le := binary.LittleEndian
+	b = append(b, "GGUF"...)
+	b = le.AppendUint32(b, 3)
+	b = le.AppendUint64(b, uint64(tensors))
+	b = le.AppendUint64(b, uint64(len(kv.entries)))
+	for _, e := range kv.entries {
+		if e.key == "" || len(e.key) > maxKeyBytes {
+			return nil, fmt.Errorf("key %.100q has %d bytes, expected 1 to %d", e.key, len(e.key), maxKeyBytes)
+		}
+		b = appendString(b, e.key)
+		b = le.AppendUint32(b, uint32(e.typ))
+		if e.typ == typeString {
+			b = le.AppendUint64(b, uint64(len(e.raw)))
+		}
+		if e.typ == typeArray {
+			b = le.AppendUint32(b, uint32(e.elem))
+			b = le.AppendUint64(b, uint64(e.n))
+		}
+		b = append(b, e.raw...)
+	}
+	return b, nil
+}
+
+// Writer writes a GGUF file from begin to end: NewWriter writes the header, Write takes the tensors' bytes in the order in which they
+// were announced, Close ends the file. Nothing but the header is held in memory.
+type Writer struct {
+	w       io.Writer
+	tensors []TensorInfo
+	header  *Header
+	cur     int   // tensor that is being written
+	left    int64 // its bytes to come
+}
+
+// NewWriter writes the header to w, usually a buffered file; see NewHeader.
+func NewWriter(w io.Writer, kv *Metadata, tensors []TensorInfo) (*Writer, error) {
+	h, err := NewHeader(kv, tensors)
+	if err != nil {
 		return nil, err
 	}
-	gw := &Writer{w: w, tensors: tensors, align: align}
+	if _, err := w.Write(h.Bytes); err != nil {
+		return nil, err
+	}
+	gw := &Writer{w: w, tensors: tensors, header: h}
 	gw.begin()
 	return gw, nil
 }
@@ -106,7 +149,7 @@ func padding(n uint64, align int) uint64 { return -n & uint64(align-1) }
 func (w *Writer) begin() {
 	w.left = 0
 	if w.cur < len(w.tensors) {
-		w.left, _ = tensorBytes(w.tensors[w.cur].Type, w.tensors[w.cur].Shape) // checked by NewWriter
+		w.left = w.header.Sizes[w.cur]
 	}
 }
 
@@ -121,21 +164,20 @@ func (w *Writer) Tensor() (TensorInfo, bool) {
 // Write takes the next bytes of the current tensor, in any pieces that do not cross its end. The padding after a tensor is added
 // with its last byte.
 func (w *Writer) Write(p []byte) (int, error) {
-	if uint64(len(p)) > w.left {
+	if int64(len(p)) > w.left {
 		if w.cur == len(w.tensors) {
 			return 0, fmt.Errorf("%d bytes after the last tensor", len(p))
 		}
 		return 0, fmt.Errorf("tensor %q: %d bytes, but only %d are left", w.tensors[w.cur].Name, len(p), w.left)
 	}
 	n, err := w.w.Write(p)
-	w.left -= uint64(n)
+	w.left -= int64(n)
 	if err != nil || w.left > 0 || w.cur == len(w.tensors) {
 		return n, err
 	}
-	size, _ := tensorBytes(w.tensors[w.cur].Type, w.tensors[w.cur].Shape)
+	_, err = w.w.Write(make([]byte, w.header.Padding(w.cur)))
 	w.cur++
 	w.begin()
-	_, err = w.w.Write(make([]byte, padding(size, w.align)))
 	return n, err
 }
 

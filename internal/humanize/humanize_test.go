@@ -2,6 +2,7 @@ package humanize
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"unicode/utf8"
 )
@@ -54,6 +55,20 @@ func TestTexts(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	if got := Nearest("Q4KM", []string{"Q8_0", "Q4_K_S", "Q4_K_M", "Q4_0"}, 2); !slices.Equal(got, []string{"Q4_K_M", "Q4_0"}) {
+		t.Error(got)
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}} {
+		if got := Distance(c.a, c.b); got != c.want {
+			t.Errorf("%q, %q: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
 }

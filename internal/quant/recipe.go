@@ -157,19 +157,15 @@ var fallbacks = map[Type]Type{
 	Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0,
 }
 
-// Fit is t, or the type that replaces it for rows of cols elements.
-func Fit(t Type, cols int) (Type, error) {
+// Fit is t, or the type that replaces it for rows of cols elements. Where llama-quantize refuses, for want of a type, it is F16 too.
+func Fit(t Type, cols int) Type {
 	if cols%t.BlockElems() == 0 {
-		return t, nil
+		return t
 	}
-	f, ok := fallbacks[t]
-	switch {
-	case !ok:
-		return 0, fmt.Errorf("rows of %d elements are no multiple of %d, and %s has no fallback", cols, t.BlockElems(), t)
-	case cols%f.BlockElems() != 0:
-		return F16, nil
+	if f, ok := fallbacks[t]; ok && cols%f.BlockElems() == 0 {
+		return f
 	}
-	return f, nil
+	return F16
 }
 
 // role is the part that a tensor plays in a model, as far as recipes care.
@@ -229,9 +225,8 @@ func layerOf(name string) int {
 	return l
 }
 
-// Types gives every tensor of a model its type. The order of tensors does not matter: they are counted by layer, then by name. The
-// error names a tensor whose rows fit neither its type nor a fallback.
-func (r Recipe) Types(m RecipeModel, tensors []RecipeTensor) ([]Type, error) {
+// Types gives every tensor of a model its type. The order of tensors does not matter: they are counted by layer, then by name.
+func (r Recipe) Types(m RecipeModel, tensors []RecipeTensor) []Type {
 	order := make([]int, len(tensors))
 	tied, values := true, 0
 	for i, t := range tensors {
@@ -269,13 +264,9 @@ func (r Recipe) Types(m RecipeModel, tensors []RecipeTensor) ([]Type, error) {
 		case m.Experts > 1 && !r.low && (role == roleDown || role == roleGate || role == roleUp):
 			s.i = layerOf(t.Name) // a layer may have several: experts, shared experts
 		}
-		typ, err := Fit(r.choose(role, t, s), t.Shape[0])
-		if err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
-		}
-		out[i] = typ
+		out[i] = Fit(r.choose(role, t, s), t.Shape[0])
 	}
-	return out, nil
+	return out
 }
 
 // choose is the type of a tensor before its rows are looked at.

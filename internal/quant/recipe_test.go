@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,9 +87,12 @@ func TestRecipes(t *testing.T) {
 			}
 			for _, imatrix := range modes {
 				m.Imatrix = imatrix
-				got, err := r.Types(m, tensors)
-				if (err != nil) != (want.Error != "") {
-					t.Errorf("%s %s: %v, want %q", f.Model, name, err, want.Error)
+				got := r.Types(m, tensors)
+				if want.Error != "" { // llama-quantize refuses rows that fit no type
+					if !slices.Contains(got, F16) {
+						t.Errorf("%s %s: no F16 among %v, want it in place of %q", f.Model, name, got, want.Error)
+					}
+					continue
 				}
 				wrong, size := 0, 0.0
 				for i := range got {
@@ -103,7 +107,7 @@ func TestRecipes(t *testing.T) {
 						}
 					}
 				}
-				if err == nil && (size < want.MiB-0.01 || size > want.MiB+0.01) {
+				if size < want.MiB-0.01 || size > want.MiB+0.01 {
 					t.Errorf("%s %s: %.2f MiB, want %.2f", f.Model, name, size, want.MiB)
 				}
 			}
@@ -120,19 +124,13 @@ func TestRecipes(t *testing.T) {
 func TestRecipeOrder(t *testing.T) {
 	m, tensors, _ := readShapes(t, testkit.Data(t, "gguf-shapes/llama-3.2-1b.json"))
 	r, _ := FindRecipe("q4_k_m")
-	a, err := r.Types(m, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := r.Types(m, tensors)
 	n := len(tensors)
 	turned := make([]RecipeTensor, n)
 	for i := range tensors {
 		turned[n-1-i] = tensors[i]
 	}
-	b, err := r.Types(m, turned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := r.Types(m, turned)
 	for i := range a {
 		if a[i] != b[n-1-i] {
 			t.Fatalf("%s is %s, in the other order %s", tensors[i].Name, a[i], b[n-1-i])

@@ -80,6 +80,12 @@ func (t Type) BlockElems() int { return t.row().elems }
 // BlockBytes is the size of one block in bytes.
 func (t Type) BlockBytes() int { return t.row().bytes }
 
+// NeedsImatrix reports whether Quantize needs an importance matrix for the type.
+func (t Type) NeedsImatrix() bool { return t.row().imatrix == needsImatrix }
+
+// Quantizable reports whether Quantize knows the type.
+func (t Type) Quantizable() bool { return t.row().quantize != nil }
+
 // RowBytes is the size in bytes of a row of n elements, n a multiple of BlockElems.
 func (t Type) RowBytes(n int) int {
 	r := t.row()

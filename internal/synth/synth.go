@@ -87,17 +87,16 @@ func (s Shape) Pure(typ quant.Type) []gguf.TensorInfo {
 }
 
 // Mixed lists the model's tensors with the types that a recipe gives them. The error names a tensor that it has no type for.
-func (s Shape) Mixed(r quant.Recipe) ([]gguf.TensorInfo, error) {
+func (s Shape) Mixed(r quant.Recipe) []gguf.TensorInfo {
 	out := s.tensors()
 	ask := make([]quant.RecipeTensor, len(out))
 	for i, t := range out {
 		ask[i] = quant.RecipeTensor{Name: t.Name, Shape: t.Shape, Type: t.Type}
 	}
-	types, err := r.Types(quant.RecipeModel{Arch: s.Arch, Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads}, ask)
-	for i := range types {
-		out[i].Type = types[i]
+	for i, t := range r.Types(quant.RecipeModel{Arch: s.Arch, Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads}, ask) {
+		out[i].Type = t
 	}
-	return out, err
+	return out
 }
 
 // tensors lists the model's tensors, matrices in BF16.

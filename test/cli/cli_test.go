@@ -34,6 +34,9 @@ var programs struct {
 	out  []byte
 }
 
+// programNames are the programs, in the order of README.
+var programNames = []string{"ckrun", "ckbench", "cktopo", "ckquant"}
+
 // buildPrograms builds the programs once, with the test's own build tags, and returns their folder.
 func buildPrograms(t testing.TB) string {
 	t.Helper()
@@ -50,7 +53,7 @@ func buildPrograms(t testing.TB) string {
 				}
 			}
 		}
-		cmd := exec.Command("go", append(args, "ck/cmd/ckrun", "ck/cmd/ckbench", "ck/cmd/cktopo")...)
+		cmd := exec.Command("go", append(args, "ck/cmd/...")...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as README, make and CI build them
 		p.out, p.err = cmd.CombinedOutput()
 	})
@@ -162,7 +165,7 @@ func exited(pid int) bool {
 // TestManPage compares man/ with what the programs print.
 func TestManPage(t *testing.T) {
 	dir, root := buildPrograms(t), testkit.Root(t)
-	for _, program := range []string{"ckrun", "ckbench", "cktopo"} {
+	for _, program := range programNames {
 		for file, args := range map[string][]string{
 			"man/" + program + ".1":                {"--man"},
 			"man/completions/" + program + ".bash": {"--completion", "bash"},
@@ -185,7 +188,7 @@ func TestManPage(t *testing.T) {
 func TestFlagNames(t *testing.T) {
 	dir, root := buildPrograms(t), testkit.Root(t)
 	flags := map[string]bool{}
-	for _, program := range []string{"ckrun", "ckbench", "cktopo"} {
+	for _, program := range programNames {
 		page, err := exec.Command(filepath.Join(dir, program), "--man").Output()
 		if err != nil {
 			t.Fatal(err)

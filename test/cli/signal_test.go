@@ -144,6 +144,12 @@ var longWork = map[string][]string{
 	"ckbench barrier":   {"-q", "-t", "2-64"},
 	"ckbench allreduce": {"-q", "-t", "2-64"},
 	"ckbench synth":     {"Q4_K", "--layers", "40", "--hidden", "1024", "--ffn", "8192", "--heads", "8", "--vocab", "32000", "-o", "DIR/synth.gguf"},
+	"ckquant":           nil,
+	"ckquant config":    nil,
+	"ckquant convert":   nil,
+	"ckquant merge":     nil,
+	"ckquant quantize":  {"MODEL", "DIR/out.gguf", "IQ1_M", "--allow-requantize", "-q"},
+	"ckquant split":     nil,
 	"cktopo":            nil,
 	"cktopo check":      nil,
 	"cktopo config":     nil,
@@ -158,7 +164,7 @@ func TestSignalEveryCommand(t *testing.T) {
 	model := signalModel(t, "Q8_0")
 	limit := signalLimit(t)
 	seen := 0
-	for _, program := range []string{"ckrun", "ckbench", "cktopo"} {
+	for _, program := range programNames {
 		for _, name := range commandsOf(t, program) {
 			args, ok := longWork[name]
 			if !ok {
@@ -197,7 +203,11 @@ func TestSignalEveryCommand(t *testing.T) {
 						if !ok || after > limit || ending(cmd) != 128+int(sig) {
 							t.Errorf("%v, %v: code %d after %v: %s", words, sig, ending(cmd), after, v.err.String())
 						}
-						if left, _ := os.ReadDir(empty); len(left) > 0 {
+						left, _ := os.ReadDir(empty)
+						left = slices.DeleteFunc(left, func(e os.DirEntry) bool { // with these a later run goes on
+							return program == "ckquant" && (strings.HasSuffix(e.Name(), ".part") || strings.HasSuffix(e.Name(), ".part.journal"))
+						})
+						if len(left) > 0 {
 							t.Errorf("%v left %s behind", words, left[0].Name())
 						}
 					})

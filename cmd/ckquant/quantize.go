@@ -1,0 +1,134 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/convert"
+	"ck/internal/quant"
+)
+
+// quantizeOptions are the flags of ckquant quantize.
+type quantizeOptions struct {
+	types         []string
+	embed, output string
+	pure, requant bool
+	keepSplit     bool
+}
+
+const quantizeLong = `Makes a file of RECIPE (Q4_K_M, IQ4_XS, …: mixtures of types, named as llama-quantize has them, in either case), or with all matrices in TYPE (NVFP4, …), byte for byte as llama-quantize. IN is a GGUF file or a Hugging Face folder: one pass from the folder to the quantized file.
+
+--tensor-type REGEX=TYPE gives all matrices whose name matches a type; the first that matches counts. Rows that do not fit a type's block get the type that llama-quantize falls back to; -v names them.`
+
+func (p *program) quantizeCommand() {
+	o := &p.quantize
+	c := p.app.NewCommand("quantize [flags] IN OUT RECIPE|TYPE", "make a smaller file of a model",
+		quantizeLong+"\n\nRecipes: "+strings.Join(quant.RecipeNames(), ", ")+".", p.runQuantize)
+	cli.CompleteWords(c, true, nil, nil, quant.RecipeNames())
+	g := cli.NewGroup(c.Flags(), "Types")
+	g.Texts(&o.types, "tensor-type", "", "REGEX=TYPE", "the type of tensors whose names match; may be repeated")
+	g.Text(&o.output, "output-type", "", "", "TYPE", "the type of the output matrix")
+	g.Text(&o.embed, "embed-type", "", "", "TYPE", "the type of the embedding")
+	g.Bool(&o.pure, "pure", "", "every matrix in the recipe's base type")
+	g.Bool(&o.requant, "allow-requantize", "", "quantize what is quantized already")
+	p.out.flags(c)
+	p.out.splitFlag(c)
+	cli.NewGroup(c.Flags(), "Output").Bool(&o.keepSplit, "keep-split", "", "write the parts that IN has")
+}
+
+// runQuantize is ckquant quantize.
+func (p *program) runQuantize(c *cobra.Command, args []string) error {
+	if err := words(c, args, " RECIPE"); err != nil {
+		return err
+	}
+	choice, err := p.choice(args[2])
+	if err != nil {
+		return err
+	}
+	m, err := p.open(args[0])
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	types, notes, err := choice.Types(m)
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		p.app.Info("%s", n)
+	}
+	tensors := make([]convert.Tensor, len(types))
+	for i, t := range m.Tensors {
+		tensors[i] = convert.Tensor{From: t, Type: types[i]}
+	}
+	o := &p.quantize
+	return p.plan(c, m, choice.Metadata(m.KV), tensors,
+		convert.Output{Path: args[1], PartBytes: p.out.partBytes, As: o.keepSplit && len(m.Files()) > 1},
+		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type", Value: list(o.types)},
+		convert.Fact{Name: "--output-type", Value: o.output}, convert.Fact{Name: "--embed-type", Value: o.embed},
+		convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
+}
+
+// choice reads the flags.
+func (p *program) choice(recipe string) (*convert.Choice, error) {
+	o := &p.quantize
+	r, pure, err := convert.FindRecipe(recipe)
+	if err != nil {
+		return nil, cli.Usage("%w", err)
+	}
+	c := &convert.Choice{Recipe: r, Pure: pure || o.pure, Requantize: o.requant}
+	for _, f := range []struct {
+		flag, value string
+		to          **quant.Type
+	}{{"--output-type", o.output, &c.Output}, {"--embed-type", o.embed, &c.Embed}} {
+		if f.value == "" {
+			continue
+		}
+		t, err := findType(f.flag, f.value)
+		if err != nil {
+			return nil, err
+		}
+		*f.to = &t
+	}
+	for _, text := range o.types {
+		expr, name, ok := cutLast(text, "=")
+		if !ok {
+			return nil, cli.Usage("--tensor-type %s: takes REGEX=TYPE, as ffn_down=Q6_K", text)
+		}
+		re, err := regexp.Compile(expr)
+		if err != nil {
+			return nil, cli.Usage("--tensor-type %s: %w", text, err)
+		}
+		t, err := findType("--tensor-type", name)
+		if err != nil {
+			return nil, err
+		}
+		c.Rules = append(c.Rules, convert.Rule{Name: re, Type: t})
+	}
+	if o.keepSplit && p.out.partBytes > 0 {
+		return nil, cli.Usage("--keep-split and --split-max-size: only one of them; they say different parts")
+	}
+	return c, nil
+}
+
+// cutLast cuts a text at the last separator.
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// findType is a type of matrices by its name.
+func findType(flag, name string) (quant.Type, error) {
+	t, near := convert.FindType(name)
+	if near != nil {
+		return 0, cli.Usage("%s: %.60q is no type of matrices; near it are %s", flag, name, strings.Join(slices.Clip(near), ", "))
+	}
+	return t, nil
+}

@@ -1,0 +1,563 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ck/internal/aside"
+	"ck/internal/quant"
+)
+
+// Options are how a plan is written. None of them changes a byte.
+type Options struct {
+	Workers int
+	Resume  bool // go on where an earlier run ended; without one, begin
+	Force   bool // overwrite outputs that are there, and start unfinished ones anew
+
+	// Progress, if not nil, is told from time to time how far the work is. It may be called from any goroutine.
+	Progress func(Progress)
+}
+
+// Progress is how far the work is.
+type Progress struct {
+	Done, Total int64 // bytes of the source
+	Reading     time.Duration
+	Computing   time.Duration
+	Writing     time.Duration // of all workers together
+}
+
+// Bound is what takes the most time: reading, computing or writing.
+func (p Progress) Bound() string {
+	switch max(p.Reading, p.Computing, p.Writing) {
+	case p.Computing:
+		return "computing"
+	case p.Reading:
+		return "reading"
+	}
+	return "writing"
+}
+
+// Result is what a run did.
+type Result struct {
+	Progress
+	Resumed int   // tensors that an earlier run had finished
+	Again   int   // tensors of an earlier run whose bytes were not those that its journal has: they were made again
+	Bytes   int64 // of the output
+}
+
+// ValueError says that a tensor has a value that the output cannot hold.
+type ValueError struct {
+	Tensor   string
+	Row, Col int
+	Err      error
+}
+
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("tensor %s: row %d, column %d: %v", e.Tensor, e.Row, e.Col, e.Err)
+}
+func (e *ValueError) Unwrap() error { return e.Err }
+
+// OutputError says that a file of the output cannot be made.
+type OutputError struct{ Err error }
+
+func (e *OutputError) Error() string { return e.Err.Error() }
+func (e *OutputError) Unwrap() error { return e.Err }
+
+// RoomError says that the disk has too little room.
+type RoomError struct {
+	Folder     string
+	Need, Left int64
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("%s: the output takes %d MB more, the disk has %d MB left; make room or write elsewhere", e.Folder, e.Need/1e6, e.Left/1e6)
+}
+
+// chunkElems is the elements of a chunk, about: it stays in the second-level cache's reach as float32 and is long enough for a write.
+const chunkElems = 1 << 18
+
+// run is the writing of a plan.
+type run struct {
+	plan    *Plan
+	opts    Options
+	journal *journal
+	files   []*os.File // of the parts; nil: it has its final name already
+	tensors []*progress
+
+	mu   sync.Mutex
+	next int // tensor of the next chunk
+	row  int // its first row
+
+	finished chan *progress // to the keeper
+	failed   atomic.Pointer[error]
+
+	read, compute, write, done atomic.Int64
+}
+
+// progress is a tensor that is being written.
+type progress struct {
+	*Tensor
+	number int
+	file   *os.File
+	offset int64 // of its data in file
+	pad    int64 // zeros behind it
+	rows   int   // of a chunk
+	crcs   []uint32
+	left   atomic.Int64 // chunks to come
+	skip   bool         // an earlier run has finished it
+}
+
+// Write makes the output. If it fails, or ctx ends, what is finished stays beside the final names for a run with Resume, but where a value
+// of the source cannot be written: then nothing stays.
+func (p *Plan) Write(ctx context.Context, opts Options) (*Result, error) {
+	for _, part := range p.Parts {
+		if !opts.Force && exists(part.Path) && !(opts.Resume && exists(p.journalPath())) {
+			return nil, &ExistsError{part.Path, false}
+		}
+	}
+	if err := p.room(); err != nil {
+		return nil, err
+	}
+	r := &run{plan: p, opts: opts}
+	var err error
+	if r.journal, err = p.openJournal(opts.Resume, opts.Force); err != nil {
+		return nil, err
+	}
+	defer r.close()
+	res, err := r.run(ctx)
+	if v := (*ValueError)(nil); errors.As(err, &v) {
+		for i := range p.Parts {
+			os.Remove(p.Parts[i].partPath())
+		}
+		r.journal.remove()
+	}
+	return res, err
+}
+
+// room refuses an output for which the disk has no room.
+func (p *Plan) room() error {
+	dir := filepath.Dir(p.Parts[0].Path)
+	need := p.Size()
+	for i := range p.Parts {
+		var st unix.Stat_t
+		if unix.Stat(p.Parts[i].partPath(), &st) == nil {
+			need -= st.Blocks * 512
+		}
+	}
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return nil // what is wrong with the folder is said when the files are made
+	}
+	if left := int64(st.Bavail) * st.Bsize; left < need {
+		return &RoomError{dir, need, left}
+	}
+	return nil
+}
+
+func (r *run) close() {
+	for _, f := range r.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	r.journal.f.Close()
+}
+
+func (r *run) run(ctx context.Context) (*Result, error) {
+	if err := r.openParts(); err != nil {
+		return nil, err
+	}
+	res := &Result{Bytes: r.plan.Size()}
+	if err := r.takeOver(ctx, res); err != nil {
+		return nil, err
+	}
+	r.finished = make(chan *progress, len(r.tensors))
+	keeper := make(chan error, 1)
+	go func() { keeper <- r.keep() }()
+	work := r.workers(ctx, r.convert)
+	close(r.finished)
+	kept := <-keeper
+	res.Progress = r.progress()
+	if work != nil {
+		return res, work
+	}
+	if kept != nil {
+		return res, kept
+	}
+	if ctx.Err() != nil {
+		return res, context.Cause(ctx)
+	}
+	return res, r.publish()
+}
+
+// openParts opens the files under their unfinished names and writes what stands before the tensors.
+func (r *run) openParts() error {
+	number := 0
+	for i := range r.plan.Parts {
+		part := &r.plan.Parts[i]
+		if r.named(part, number) {
+			r.files = append(r.files, nil)
+			number += len(part.Tensors)
+			continue
+		}
+		f, err := os.OpenFile(part.partPath(), os.O_RDWR|os.O_CREATE, 0o666)
+		if err != nil {
+			return &OutputError{err}
+		}
+		r.files = append(r.files, f)
+		if err := f.Truncate(part.Header.Size); err != nil {
+			return writeError(err)
+		}
+		if _, err := f.WriteAt(part.Header.Bytes, 0); err != nil {
+			return writeError(err)
+		}
+		for j := range part.Tensors {
+			t := &progress{Tensor: &part.Tensors[j], number: number, file: f, offset: part.Header.Offsets[j], pad: part.Header.Padding(j)}
+			t.rows = t.chunkRows()
+			chunks := 0
+			for row := 0; row < t.From.Rows(); row += t.at(row) {
+				chunks++
+			}
+			t.crcs = make([]uint32, chunks)
+			t.left.Store(int64(chunks))
+			r.tensors = append(r.tensors, t)
+			number++
+		}
+	}
+	return nil
+}
+
+// named reports whether a part, whose first tensor has this number, is whole and has its final name: an earlier run ended while it gave names.
+func (r *run) named(part *Part, number int) bool {
+	for i := range part.Tensors {
+		if _, done := r.journal.done[number+i]; !done {
+			return false
+		}
+	}
+	return len(r.journal.done) > 0 && !exists(part.partPath()) && exists(part.Path)
+}
+
+// chunkRows is the rows of a chunk but for the last one of a matrix.
+func (t *progress) chunkRows() int {
+	return min(t.rowsPerMatrix(), max(1, chunkElems/t.From.Cols()))
+}
+
+// at is the rows of the chunk that begins at row: a chunk lies within a matrix.
+func (t *progress) at(row int) int {
+	of := t.rowsPerMatrix()
+	return min(t.rows, of-row%of)
+}
+
+// chunk is the number of the chunk that begins at row.
+func (t *progress) chunk(row int) int {
+	of := t.rowsPerMatrix()
+	return row/of*((of+t.rows-1)/t.rows) + row%of/t.rows
+}
+
+// crc is the checksum of the tensor: that of the checksums of its chunks.
+func (t *progress) crc() uint32 {
+	var b []byte
+	for _, c := range t.crcs {
+		b = binary.LittleEndian.AppendUint32(b, c)
+	}
+	return crc32.Checksum(b, castagnoli)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// takeOver checks what an earlier run's journal says is there.
+func (r *run) takeOver(ctx context.Context, res *Result) error {
+	if len(r.journal.done) == 0 {
+		return nil
+	}
+	for _, t := range r.tensors {
+		_, done := r.journal.done[t.number]
+		t.skip = !done
+	}
+	if err := r.workers(ctx, r.verify); err != nil {
+		return err
+	}
+	for _, t := range r.tensors {
+		if t.skip {
+			t.skip = false
+			continue
+		}
+		if t.crc() == r.journal.done[t.number] {
+			t.skip = true
+			res.Resumed++
+			r.done.Add(int64(len(t.From.Data)))
+		} else {
+			res.Again++
+		}
+		t.left.Store(int64(len(t.crcs)))
+	}
+	r.next, r.row = 0, 0
+	return ctx.Err()
+}
+
+// workers runs f over all chunks of tensors that are not skipped.
+func (r *run) workers(ctx context.Context, f func(w *worker, t *progress, row, rows int) error) error {
+	var wg sync.WaitGroup
+	for range max(1, r.opts.Workers) {
+		wg.Go(func() {
+			w := &worker{}
+			for ctx.Err() == nil && r.failed.Load() == nil {
+				t, row, rows := r.take()
+				if t == nil {
+					return
+				}
+				err := r.plan.Model.Guard(func() error { return f(w, t, row, rows) })
+				if err != nil {
+					r.failed.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if e := r.failed.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// take deals the next chunk; nil at the end.
+func (r *run) take() (t *progress, row, rows int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.next < len(r.tensors) && r.tensors[r.next].skip {
+		r.next++
+	}
+	if r.next == len(r.tensors) {
+		return nil, 0, 0
+	}
+	t, row = r.tensors[r.next], r.row
+	rows = t.at(row)
+	if r.row += rows; r.row == t.From.Rows() {
+		r.next, r.row = r.next+1, 0
+	}
+	return t, row, rows
+}
+
+// verify computes the checksum of a chunk of an earlier run.
+func (r *run) verify(w *worker, t *progress, row, rows int) error {
+	n := t.Type.RowBytes(t.From.Cols())
+	b := w.bytes(rows * n)
+	if _, err := t.file.ReadAt(b, t.offset+int64(row)*int64(n)); err != nil {
+		return err
+	}
+	t.crcs[t.chunk(row)] = crc32.Checksum(b, castagnoli)
+	return nil
+}
+
+// convert makes a chunk and writes it.
+func (r *run) convert(w *worker, t *progress, row, rows int) error {
+	start := time.Now()
+	src := w.rows(t.From, row, rows)
+	touch(src)
+	read := time.Now()
+	dst, err := w.encode(t.Tensor, src, row, rows)
+	if err != nil {
+		return err
+	}
+	t.crcs[t.chunk(row)] = crc32.Checksum(dst, castagnoli)
+	computed := time.Now()
+	last := row+rows == t.From.Rows()
+	at := t.offset + int64(row)*int64(t.Type.RowBytes(t.From.Cols()))
+	if _, err := t.file.WriteAt(dst, at); err != nil {
+		return writeError(err)
+	}
+	if last && t.pad > 0 {
+		if _, err := t.file.WriteAt(make([]byte, t.pad), at+int64(len(dst))); err != nil {
+			return writeError(err)
+		}
+	}
+	r.read.Add(int64(read.Sub(start)))
+	r.compute.Add(int64(computed.Sub(read)))
+	r.write.Add(int64(time.Since(computed)))
+	r.done.Add(int64(len(src)))
+	if t.left.Add(-1) == 0 {
+		r.finished <- t
+	}
+	if r.opts.Progress != nil {
+		r.opts.Progress(r.progress())
+	}
+	return nil
+}
+
+// writeError says what to do where the disk is full.
+func writeError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w; what is finished stays: make room and go on with --resume", err)
+	}
+	return err
+}
+
+func (r *run) progress() Progress {
+	p := Progress{Done: r.done.Load(), Reading: time.Duration(r.read.Load()), Computing: time.Duration(r.compute.Load()), Writing: time.Duration(r.write.Load())}
+	for _, t := range r.tensors {
+		p.Total += int64(len(t.From.Data))
+	}
+	return p
+}
+
+// keep brings finished tensors to the disk and into the journal, several at once where they come faster than the disk.
+func (r *run) keep() error {
+	var failed error
+	for t := range r.finished {
+		if failed != nil {
+			continue // the journal says less than there is; that costs a later run time, no more
+		}
+		batch := []*progress{t}
+		for more := true; more; {
+			select {
+			case t, ok := <-r.finished:
+				if more = ok; ok {
+					batch = append(batch, t)
+				}
+			default:
+				more = false
+			}
+		}
+		if failed = r.record(batch); failed != nil {
+			r.failed.CompareAndSwap(nil, &failed)
+		}
+	}
+	return failed
+}
+
+// record syncs the files of tensors, then says in the journal that they are there.
+func (r *run) record(batch []*progress) error {
+	synced := map[*os.File]bool{}
+	var lines []any
+	for _, t := range batch {
+		if !synced[t.file] {
+			if err := unix.Fdatasync(int(t.file.Fd())); err != nil {
+				return writeError(&fs.PathError{Op: "sync", Path: t.file.Name(), Err: err})
+			}
+			synced[t.file] = true
+		}
+		lines = append(lines, journalTensor{t.number, t.From.Name, t.crc()})
+	}
+	return writeError(r.journal.append(lines...))
+}
+
+// publish gives the parts their names, the first part last: who finds that one finds all.
+func (r *run) publish() error {
+	for _, f := range r.files {
+		if f == nil {
+			continue
+		}
+		if err := f.Sync(); err != nil {
+			return writeError(err)
+		}
+	}
+	for i := len(r.plan.Parts) - 1; i >= 0; i-- {
+		part := &r.plan.Parts[i]
+		if r.files[i] == nil {
+			continue
+		}
+		if err := aside.Rename(part.partPath(), part.Path, r.opts.Force); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				return &ExistsError{part.Path, false}
+			}
+			return err
+		}
+	}
+	aside.SyncFolder(r.plan.Parts[0].Path)
+	r.journal.remove()
+	return nil
+}
+
+// worker is what a worker holds.
+type worker struct {
+	src, dst []byte
+	floats   []float32
+}
+
+// bytes is the worker's buffer for output.
+func (w *worker) bytes(n int) []byte {
+	if cap(w.dst) < n {
+		w.dst = make([]byte, n)
+	}
+	return w.dst[:n]
+}
+
+// pageBytes is the size of the pages that touch reads a byte of.
+const pageBytes = 4096
+
+// touched keeps the reads of touch from being left out.
+var touched atomic.Uint32
+
+// touch reads the pages of b, so that waiting for the disk is told from computing.
+func touch(b []byte) {
+	var sum byte
+	for i := 0; i < len(b); i += pageBytes {
+		sum += b[i]
+	}
+	touched.Store(uint32(sum))
+}
+
+var errNotFinite = errors.New("is not finite; the file is damaged or the model broken: download it again")
+
+// encode is rows of the source in the type of the output. Types that stay keep their bytes.
+func (w *worker) encode(t *Tensor, src []byte, row, rows int) ([]byte, error) {
+	cols := t.From.Cols()
+	if i := quant.FirstNotFinite(t.From.Type, src); i >= 0 {
+		return nil, &ValueError{t.From.Name, row + i/cols, i % cols, errNotFinite}
+	}
+	if t.Type == t.From.Type {
+		return src, nil
+	}
+	n := rows * cols
+	if cap(w.floats) < n {
+		w.floats = make([]float32, n)
+	}
+	x := w.floats[:n]
+	quant.Decode(t.From.Type, x, src)
+	var importance []float32
+	if t.Importance != nil {
+		matrix := row / t.rowsPerMatrix()
+		importance = t.Importance[matrix*cols : (matrix+1)*cols]
+	}
+	dst := w.bytes(rows * t.Type.RowBytes(cols))
+	if err := quant.Quantize(t.Type, dst, x, importance); err != nil {
+		return nil, w.explain(t, x, row, err)
+	}
+	if i := quant.FirstNotFinite(t.Type, dst); i >= 0 {
+		return nil, &ValueError{t.From.Name, row + i/cols, i % cols, fmt.Errorf("%g is more than %v holds; choose BF16 or F32", x[i], t.Type)}
+	}
+	return dst, nil
+}
+
+// explain finds the row of what a quantizer refused.
+func (w *worker) explain(t *Tensor, x []float32, row int, err error) error {
+	cols := t.From.Cols()
+	for i, v := range x {
+		if v-v != 0 {
+			return &ValueError{t.From.Name, row + i/cols, i % cols, errNotFinite}
+		}
+	}
+	for r := range len(x) / cols {
+		dst := make([]byte, t.Type.RowBytes(cols))
+		var importance []float32
+		if t.Importance != nil {
+			importance = t.Importance[(row+r)/t.rowsPerMatrix()*cols:][:cols]
+		}
+		if e := quant.Quantize(t.Type, dst, x[r*cols:(r+1)*cols], importance); e != nil {
+			return &ValueError{t.From.Name, row + r, 0, e}
+		}
+	}
+	return fmt.Errorf("tensor %s: %w", t.From.Name, err)
+}
