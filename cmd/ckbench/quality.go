@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +14,7 @@ import (
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/quality"
+	"ck/internal/quality/format"
 )
 
 // qualityOptions are the flags of ckbench quality.
@@ -58,32 +57,6 @@ func (p *program) qualityCommand() {
 	o.engineFlags.flags(c)
 }
 
-// maxText bounds the text.
-const maxText = 1 << 30
-
-func (p *program) readText(name string) (string, error) {
-	in, where := io.Reader(p.app.In), "stdin"
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return "", err
-		}
-		defer f.Close()
-		in, where = f, name
-	}
-	b, err := io.ReadAll(io.LimitReader(in, maxText+1))
-	if err != nil {
-		return "", err
-	}
-	if len(b) > maxText {
-		return "", cli.Input("%s: has more than %d MiB; give a part of it", where, maxText>>20)
-	}
-	if !utf8.Valid(b) {
-		return "", cli.Input("%s: is not UTF-8; convert the text, with iconv for example", where)
-	}
-	return string(b), nil
-}
-
 // runQuality is ckbench quality.
 func (p *program) runQuality(c *cobra.Command, args []string) error {
 	o := &p.quality
@@ -110,7 +83,7 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 	if o.choices != "" {
 		items, err = p.readItems()
 	} else {
-		text, err = p.readText(o.file)
+		text, err = p.app.ReadText(o.file)
 	}
 	if err != nil {
 		return err
@@ -229,21 +202,6 @@ func (p *program) printQuality(r quality.Report) error {
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(r)
 	}
-	t := cli.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
-	add := func(name string, m *quality.Mean, scale float64, digits int) {
-		if m == nil {
-			return
-		}
-		row := []string{name, fmt.Sprintf("%.*f", digits, scale*m.Value), "–", "–"}
-		if r.Blocks > 1 {
-			row[2], row[3] = fmt.Sprintf("%.*f", digits, scale*m.Lo), fmt.Sprintf("%.*f", digits, scale*m.Hi)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	add("perplexity", &r.Perplexity, 1, 4)
-	add("KL divergence (nats)", r.KLD, 1, 6)
-	add("same top token (%)", r.Agreement, 100, 2)
-	add("RMS of probability difference (%)", r.RMSProb, 100, 3)
-	t.Rows = append(t.Rows, []string{"tokens counted", fmt.Sprint(r.Tokens), "", ""})
+	t := format.Table(r)
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }

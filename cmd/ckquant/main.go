@@ -9,7 +9,12 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/convert"
+	"ck/internal/distance"
+	"ck/internal/engine"
+	"ck/internal/generate"
 	"ck/internal/isa"
+	"ck/internal/kv"
+	"ck/internal/numa"
 )
 
 //go:generate sh -c "go run . --man > ../../man/ckquant.1"
@@ -26,6 +31,8 @@ type program struct {
 	out      outputOptions
 	convert  convertOptions
 	quantize quantizeOptions
+	compare  compareOptions
+	planned  planOptions
 	split    splitOptions
 }
 
@@ -39,6 +46,8 @@ const examples = `  ckquant convert Qwen3-0.6B qwen3.gguf
   ckquant quantize Qwen3-0.6B qwen3-q4.gguf Q4_K_M --dry-run
   ckquant quantize big.gguf small.gguf IQ4_XS --imatrix big.imatrix.gguf
   ckquant quantize big.gguf own.gguf Q4_K_M --tensor-type 'ffn_down=Q6_K' --output-type Q8_0
+  ckquant plan -m big.gguf -f text.txt
+  ckquant compare big.gguf small.gguf -f text.txt
   ckquant split big.gguf big --max-size 4G
   ckquant merge big-00001-of-00003.gguf whole.gguf
 `
@@ -58,6 +67,9 @@ func newProgram() *program {
 	p.convertCommand()
 	p.quantizeCommand()
 	p.splitCommands()
+	p.compareCommand()
+	p.planCommand()
+	p.entropyCommand()
 	p.app.AddConfigCommand()
 	return p
 }
@@ -75,13 +87,20 @@ func classify(err error) int {
 		busy    *convert.BusyError
 		room    *convert.RoomError
 		output  *convert.OutputError
+		shape   *distance.ShapeError
+		opened  *generate.InputError
+		model   *engine.ModelError
+		tier    *engine.TierError
+		full    *kv.ErrFull
+		memory  *numa.NoMemory
 	)
 	switch {
-	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs):
+	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
-	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output), errors.As(err, &full), errors.As(err, &memory),
+		errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again):
+	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape), errors.As(err, &opened), errors.As(err, &model):
 		return cli.ExitInput
 	}
 	return 0

@@ -9,6 +9,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/convert"
+	"ck/internal/engine"
 	"ck/internal/gguf"
 	"ck/internal/humanize"
 	"ck/internal/measure"
@@ -79,15 +80,9 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	if p.out.dryRun {
 		return p.printPlan(plan, nil)
 	}
-	workers := p.app.Common.Threads
-	if workers == 0 {
-		m, err := topo.Read("")
-		if err != nil {
-			return err
-		}
-		cpus, why := m.Workers()
-		p.app.Info("%s", why)
-		workers = len(cpus)
+	workers, err := p.workers()
+	if err != nil {
+		return err
 	}
 	bar := p.app.NewProgress("writing "+filepath.Base(plan.Parts[0].Path), "MB", sourceBytes(plan)/1e6)
 	defer bar.Done()
@@ -110,6 +105,26 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	}
 	p.app.Info("reading took %s, computing %s, writing %s of the workers' time", humanize.Seconds(res.Reading.Seconds()), humanize.Seconds(res.Computing.Seconds()), humanize.Seconds(res.Writing.Seconds()))
 	return p.printPlan(plan, res)
+}
+
+// workers is how many goroutines work: -t, else what the machine grants.
+func (p *program) workers() (int, error) {
+	if n := p.app.Common.Threads; n > 0 {
+		return n, nil
+	}
+	m, err := topo.Read("")
+	if err != nil {
+		return 0, err
+	}
+	cpus, why := m.Workers()
+	p.app.Info("%s", why)
+	return len(cpus), nil
+}
+
+// engineOptions is what engines are opened with.
+func (p *program) engineOptions() engine.Options {
+	c := &p.app.Common
+	return engine.Options{Tier: c.CPU, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
 }
 
 // sourceBytes is what a plan reads.

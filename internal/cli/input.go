@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,4 +93,31 @@ func poll(millis int, fds ...int) (ready bool, err error) {
 			return n > 0, os.NewSyscallError("poll", err)
 		}
 	}
+}
+
+// MaxText bounds texts that are read whole, in bytes.
+const MaxText = 1 << 30
+
+// ReadText reads a file, or stdin for "-", which must be UTF-8.
+func (a *App) ReadText(name string) (string, error) {
+	in, where := io.Reader(a.In), "stdin"
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer f.Close()
+		in, where = f, name
+	}
+	b, err := io.ReadAll(io.LimitReader(in, MaxText+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > MaxText {
+		return "", Input("%s: has more than %d MiB; give a part of it", where, MaxText>>20)
+	}
+	if !utf8.Valid(b) {
+		return "", Input("%s: is not UTF-8; convert the text, with iconv for example", where)
+	}
+	return string(b), nil
 }

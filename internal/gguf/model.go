@@ -70,6 +70,20 @@ func (m *Model) Add(t *Tensor) error {
 	return nil
 }
 
+// With is m with other tensors in place of those of the same names, for trials. It has m's files but does not own them: it needs no Close,
+// and m stays open while it is used.
+func (m *Model) With(tensors map[string]*Tensor) *Model {
+	v := &Model{Path: m.Path, KV: m.KV, Alignment: 1, Notes: m.Notes, byName: map[string]*Tensor{}, files: m.files}
+	for _, t := range m.Tensors {
+		if other := tensors[t.Name]; other != nil {
+			t = other
+		}
+		v.Tensors = append(v.Tensors, t)
+		v.byName[t.Name] = t
+	}
+	return v
+}
+
 // Tensor finds a tensor by its name; nil if there is none.
 func (m *Model) Tensor(name string) *Tensor { return m.byName[name] }
 

@@ -68,6 +68,8 @@ type Tally struct {
 	blocks  []blockSums
 	Tokens  int
 	hasBase bool
+	cut     bool      // the base is a kept one: it has the most probable tokens only
+	klds    []float64 // of each position
 }
 
 // blockSums are the sums over a block's positions.
@@ -93,7 +95,7 @@ func (q *Tally) Add(logits []float32, token int32, base *Position) {
 	if base == nil {
 		return
 	}
-	q.hasBase = true
+	q.hasBase, q.cut = true, q.cut || len(base.IDs) < len(logits)
 	kld, mine, theirs := 0.0, 0.0, 0.0
 	for i, id := range base.IDs {
 		lb, lm := float64(base.Logs[i]), float64(logits[id])-norm
@@ -105,18 +107,48 @@ func (q *Tally) Add(logits []float32, token int32, base *Position) {
 	if rest := 1 - theirs; rest > 1e-7 && len(base.IDs) < len(logits) { // below that it is rounding of the sum
 		kld += rest * math.Log(rest/max(1-mine, 1e-12))
 	}
-	b.kld += max(kld, 0)
-	d := math.Exp(logProb) - math.Exp(float64(base.LogProb))
+	q.compared(max(kld, 0), logProb, float64(base.LogProb), largest(logits) == int(base.IDs[0]))
+}
+
+// AddPair is Add with the base's own logits: the KL divergence is over the whole vocabulary.
+func (q *Tally) AddPair(base, logits []float32, token int32) {
+	b := &q.blocks[len(q.blocks)-1]
+	was, norm := logNorm(base), logNorm(logits)
+	logProb := float64(logits[token]) - norm
+	b.n++
+	q.Tokens++
+	b.nll -= logProb
+	q.hasBase = true
+	kld := 0.0
+	for i, x := range base {
+		l := float64(x) - was
+		kld += math.Exp(l) * (l - float64(logits[i]) + norm)
+	}
+	q.compared(max(kld, 0), logProb, float64(base[token])-was, largest(base) == largest(logits))
+}
+
+// compared counts a position that was compared with the base's: its divergence, both log probabilities of the text's token, and whether
+// the most probable token is the same.
+func (q *Tally) compared(kld, mine, theirs float64, same bool) {
+	b := &q.blocks[len(q.blocks)-1]
+	b.kld += kld
+	q.klds = append(q.klds, kld)
+	d := math.Exp(mine) - math.Exp(theirs)
 	b.square += d * d
+	if same {
+		b.top++
+	}
+}
+
+// largest is the index of the largest logit, the first of equal ones.
+func largest(logits []float32) int {
 	best := 0
 	for i, x := range logits {
 		if x > logits[best] {
 			best = i
 		}
 	}
-	if int32(best) == base.IDs[0] {
-		b.top++
-	}
+	return best
 }
 
 // A Mean is a mean with its interval of 95 %; Lo and Hi are equal to it where fewer than two blocks were seen.
@@ -172,6 +204,25 @@ func (q *Tally) Perplexity() Mean {
 // mean square of the difference of the probabilities of the text's tokens. ok is false without a base.
 func (q *Tally) KLD() (m Mean, ok bool) {
 	return q.mean(func(b *blockSums) float64 { return b.kld }), q.hasBase
+}
+
+// Spread is how the KL divergence is spread over positions: quantiles by nearest rank.
+type Spread struct {
+	Median float64 `json:"median"`
+	P99    float64 `json:"p99"`
+	P999   float64 `json:"p99_9"`
+	Max    float64 `json:"max"`
+}
+
+// Spread is that of the positions so far; ok is false without a base.
+func (q *Tally) Spread() (s Spread, ok bool) {
+	n := len(q.klds)
+	if n == 0 {
+		return s, false
+	}
+	sorted := slices.Sorted(slices.Values(q.klds))
+	at := func(p float64) float64 { return sorted[max(0, int(math.Ceil(p*float64(n)))-1)] }
+	return Spread{at(0.5), at(0.99), at(0.999), sorted[n-1]}, true
 }
 
 func (q *Tally) Agreement() (m Mean, ok bool) {

@@ -122,16 +122,19 @@ func (q *Tally) position(logits []float32, token int32, opt Options) error {
 
 // Report is a tally as a document, schema ck.bench.quality/1.
 type Report struct {
-	Schema     string `json:"schema"`
-	Model      string `json:"model"`
-	Base       string `json:"base,omitempty"`
-	Blocks     int    `json:"blocks"`
-	BlockSize  int    `json:"block_tokens"`
-	Tokens     int    `json:"tokens"` // counted
-	Perplexity Mean   `json:"perplexity"`
-	KLD        *Mean  `json:"kl_divergence,omitempty"`
-	Agreement  *Mean  `json:"top1_agreement,omitempty"`
-	RMSProb    *Mean  `json:"rms_probability_difference,omitempty"`
+	Schema     string  `json:"schema"`
+	Model      string  `json:"model"`
+	Base       string  `json:"base,omitempty"`
+	Blocks     int     `json:"blocks"`
+	BlockSize  int     `json:"block_tokens"`
+	Tokens     int     `json:"tokens"` // counted
+	Perplexity Mean    `json:"perplexity"`
+	BasePPL    *Mean   `json:"base_perplexity,omitempty"` // where the base is a model, not a kept file
+	KLD        *Mean   `json:"kl_divergence,omitempty"`
+	LowerBound bool    `json:"kl_divergence_is_lower_bound,omitempty"` // the base keeps the most probable tokens only
+	KLDSpread  *Spread `json:"kl_divergence_spread,omitempty"`
+	Agreement  *Mean   `json:"top1_agreement,omitempty"`
+	RMSProb    *Mean   `json:"rms_probability_difference,omitempty"`
 }
 
 // Report sums up what a model gave a text; base names the model of the base, if there was one.
@@ -140,7 +143,8 @@ func (q *Tally) Report(model, base string, t Text) Report {
 	if kld, ok := q.KLD(); ok {
 		top, _ := q.Agreement()
 		rms, _ := q.RMSProb()
-		r.Base, r.KLD, r.Agreement, r.RMSProb = base, &kld, &top, &rms
+		spread, _ := q.Spread()
+		r.Base, r.KLD, r.Agreement, r.RMSProb, r.KLDSpread, r.LowerBound = base, &kld, &top, &rms, &spread, q.cut
 	}
 	return r
 }
