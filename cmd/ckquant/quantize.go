@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/allocate"
 	"ck/internal/cli"
 	"ck/internal/convert"
+	"ck/internal/gguf"
 	"ck/internal/quant"
 )
 
@@ -21,6 +27,8 @@ type quantizeOptions struct {
 }
 
 const quantizeLong = `Makes a file of RECIPE (Q4_K_M, IQ4_XS, …: mixtures of types, named as llama-quantize has them, in either case), or with all matrices in TYPE (NVFP4, …), byte for byte as llama-quantize. IN is a GGUF file or a Hugging Face folder: one pass from the folder to the quantized file.
+
+--max-size or --max-kld with a text (-f) choose the best types themselves, as ckquant plan shows them; RECIPE may then be left out.
 
 --tensor-type REGEX=TYPE gives all matrices whose name matches a type; the first that matches counts. Rows that do not fit a type's block get the type that llama-quantize falls back to; -v names them.`
 
@@ -35,6 +43,7 @@ func (p *program) quantizeCommand() {
 	g.Text(&o.embed, "embed-type", "", "", "TYPE", "the type of the embedding")
 	g.Bool(&o.pure, "pure", "", "every matrix in the recipe's base type")
 	g.Bool(&o.requant, "allow-requantize", "", "quantize what is quantized already")
+	p.planned.flags(c)
 	p.out.flags(c)
 	p.out.splitFlag(c)
 	cli.NewGroup(c.Flags(), "Output").Bool(&o.keepSplit, "keep-split", "", "write the parts that IN has")
@@ -42,6 +51,10 @@ func (p *program) quantizeCommand() {
 
 // runQuantize is ckquant quantize.
 func (p *program) runQuantize(c *cobra.Command, args []string) error {
+	planned := p.planned.maxSize > 0 || p.planned.maxKLD > 0
+	if planned && len(args) == 2 {
+		args = append(args, plannedRecipe)
+	}
 	if err := words(c, args, " RECIPE"); err != nil {
 		return err
 	}
@@ -58,6 +71,11 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	if planned {
+		if err := p.planTypes(c.Context(), m, choice, types); err != nil {
+			return err
+		}
+	}
 	for _, n := range notes {
 		p.app.Info("%s", n)
 	}
@@ -70,7 +88,31 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 		convert.Output{Path: args[1], PartBytes: p.out.partBytes, As: o.keepSplit && len(m.Files()) > 1},
 		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type", Value: list(o.types)},
 		convert.Fact{Name: "--output-type", Value: o.output}, convert.Fact{Name: "--embed-type", Value: o.embed},
-		convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
+		convert.Fact{Name: "the types of tensors", Value: typesFact(types)}, convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
+}
+
+// plannedRecipe is what says how a file that is planned calls itself, where no recipe is named.
+const plannedRecipe = "Q4_K_M"
+
+// planTypes replaces types by those of the best choice within --max-size or --max-kld, but where a rule names the type.
+func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.Choice, types []quant.Type) error {
+	data, err := p.measure(ctx, m, nil)
+	if err != nil {
+		return err
+	}
+	tensors, chosen, err := p.planned.choose(data, otherBytes(m))
+	if err != nil {
+		return err
+	}
+	for i, t := range m.Tensors {
+		j := slices.IndexFunc(tensors, func(x allocate.Tensor) bool { return x.Name == t.Name })
+		if j < 0 || slices.ContainsFunc(choice.Rules, func(r convert.Rule) bool { return r.Name.MatchString(t.Name) }) {
+			continue
+		}
+		types[i] = tensors[j].Options[chosen.Pick[j]].Type
+	}
+	p.app.Info("predicted KL divergence %.5f, %d bytes of matrices", chosen.Divergence, chosen.Bytes)
+	return nil
 }
 
 // choice reads the flags.
@@ -113,6 +155,15 @@ func (p *program) choice(recipe string) (*convert.Choice, error) {
 		return nil, cli.Usage("--keep-split and --split-max-size: only one of them; they say different parts")
 	}
 	return c, nil
+}
+
+// typesFact tells lists of types apart.
+func typesFact(types []quant.Type) string {
+	h := sha256.New()
+	for _, t := range types {
+		fmt.Fprintln(h, t)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // cutLast cuts a text at the last separator.
