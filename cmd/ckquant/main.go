@@ -12,6 +12,7 @@ import (
 	"ck/internal/distance"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/imatrix"
 	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
@@ -33,6 +34,7 @@ type program struct {
 	quantize quantizeOptions
 	compare  compareOptions
 	planned  planOptions
+	imatrix  imatrixOptions
 	split    splitOptions
 }
 
@@ -69,6 +71,7 @@ func newProgram() *program {
 	p.splitCommands()
 	p.compareCommand()
 	p.planCommand()
+	p.imatrixCommand()
 	p.entropyCommand()
 	p.app.AddConfigCommand()
 	return p
@@ -93,14 +96,21 @@ func classify(err error) int {
 		tier    *engine.TierError
 		full    *kv.ErrFull
 		memory  *numa.NoMemory
+		file    *imatrix.FileError
+		size    *imatrix.SizeError
+		zero    *imatrix.ZeroError
+		text    *imatrix.TextError
+		inputs  *imatrix.InputsError
+		resumed *imatrix.ResumeError
 	)
 	switch {
-	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs), errors.As(err, &resumed), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
 	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output), errors.As(err, &full), errors.As(err, &memory),
 		errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape), errors.As(err, &opened), errors.As(err, &model):
+	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape), errors.As(err, &opened), errors.As(err, &model),
+		errors.As(err, &file), errors.As(err, &size), errors.As(err, &zero), errors.As(err, &text), errors.As(err, &inputs):
 		return cli.ExitInput
 	}
 	return 0

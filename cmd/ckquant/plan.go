@@ -48,6 +48,7 @@ func (p *program) planCommand() {
 	c := p.app.NewCommand("plan [flags]", "the best types for a size", planLong, p.runPlan)
 	o.flags(c)
 	g := cli.NewGroup(c.Flags(), "Measurements")
+	g.Text(&p.quantize.imatrix, "imatrix", "", "", "FILE", "importance matrix, GGUF or .dat")
 	g.Text(&o.save, "output", "o", "", "FILE", "keep the measurements")
 	g.Bool(&o.resume, "resume", "", "go on with those of the file of -o")
 	g.Bool(&o.force, "force", "", "overwrite the file of -o")
@@ -97,7 +98,11 @@ func (p *program) runPlan(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	data, err := p.measure(c.Context(), m, nil)
+	x, err := p.openImatrix(m)
+	if err != nil {
+		return err
+	}
+	data, err := p.measure(c.Context(), m, x)
 	if err != nil {
 		return err
 	}
@@ -105,13 +110,17 @@ func (p *program) runPlan(c *cobra.Command, args []string) error {
 }
 
 // measure makes the measurements, or goes on with kept ones.
-func (p *program) measure(ctx context.Context, m *gguf.Model, importance allocate.Importance) (*measured, error) {
+func (p *program) measure(ctx context.Context, m *gguf.Model, x *importances) (*measured, error) {
 	o := &p.planned
 	if o.file == "" {
 		return nil, cli.Usage("-f/--file: is needed: divergences are taken on a text")
 	}
-	if importance == nil {
-		importance = func(*gguf.Tensor) []float32 { return nil }
+	importance := func(t *gguf.Tensor) []float32 {
+		w, err := x.of(t, quant.Q8_0)
+		if err != nil {
+			return nil // of another shape: without, and quantizing says so
+		}
+		return w
 	}
 	text, err := p.app.ReadText(o.file)
 	if err != nil {
@@ -131,7 +140,8 @@ func (p *program) measure(ctx context.Context, m *gguf.Model, importance allocat
 		return nil, err
 	}
 	data := &measured{Schema: measuredSchema}
-	if data.Facts, err = facts(m, convert.Fact{Name: "the text", Value: blocks.Hash()}, convert.Fact{Name: "--candidate", Value: list(o.types)}); err != nil {
+	if data.Facts, err = facts(m, convert.Fact{Name: "the text", Value: blocks.Hash()}, convert.Fact{Name: "--candidate", Value: list(o.types)},
+		convert.Fact{Name: "--imatrix", Value: x.fact()}); err != nil {
 		return nil, err
 	}
 	if err := p.takeMeasured(data); err != nil {

@@ -21,6 +21,9 @@ import (
 // quantizeOptions are the flags of ckquant quantize.
 type quantizeOptions struct {
 	types         []string
+	imatrix       string
+	method        string
+	calibration   int
 	embed, output string
 	pure, requant bool
 	keepSplit     bool
@@ -43,6 +46,10 @@ func (p *program) quantizeCommand() {
 	g.Text(&o.embed, "embed-type", "", "", "TYPE", "the type of the embedding")
 	g.Bool(&o.pure, "pure", "", "every matrix in the recipe's base type")
 	g.Bool(&o.requant, "allow-requantize", "", "quantize what is quantized already")
+	g = cli.NewGroup(c.Flags(), "Codes")
+	g.Text(&o.imatrix, "imatrix", "", "", "FILE", "importance matrix, GGUF or .dat")
+	g.Enum(&o.method, "method", "", "search", "METHOD", []string{"search", "feedback"}, "codes as llama-quantize chooses them, or with error feedback through a text (-f)")
+	g.Int(&o.calibration, "calibration-blocks", "", 0, 1, maxTokens, "N", "blocks of 512 tokens of the text that --method feedback evaluates; default: all")
 	p.planned.flags(c)
 	p.out.flags(c)
 	p.out.splitFlag(c)
@@ -67,36 +74,55 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
+	x, err := p.openImatrix(m)
+	if err != nil {
+		return err
+	}
+	choice.Importance = x != nil
 	types, notes, err := choice.Types(m)
 	if err != nil {
 		return err
 	}
 	if planned {
-		if err := p.planTypes(c.Context(), m, choice, types); err != nil {
+		if err := p.planTypes(c.Context(), m, choice, types, x); err != nil {
 			return err
 		}
 	}
 	for _, n := range notes {
 		p.app.Info("%s", n)
 	}
-	tensors := make([]convert.Tensor, len(types))
-	for i, t := range m.Tensors {
-		tensors[i] = convert.Tensor{From: t, Type: types[i]}
+	tensors, err := tensorsOf(m, types, x)
+	if err != nil {
+		return err
 	}
 	o := &p.quantize
-	return p.plan(c, m, choice.Metadata(m.KV), tensors,
+	text := ""
+	if o.method == "feedback" {
+		cal, err := p.prepareFeedback(m, tensors, x)
+		if err != nil {
+			return err
+		}
+		defer cal.close()
+		if text, err = p.textFact(); err != nil {
+			return err
+		}
+	}
+	kv := choice.Metadata(m.KV)
+	x.keys(kv)
+	return p.plan(c, m, kv, tensors,
 		convert.Output{Path: args[1], PartBytes: p.out.partBytes, As: o.keepSplit && len(m.Files()) > 1},
 		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type", Value: list(o.types)},
 		convert.Fact{Name: "--output-type", Value: o.output}, convert.Fact{Name: "--embed-type", Value: o.embed},
-		convert.Fact{Name: "the types of tensors", Value: typesFact(types)}, convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
+		convert.Fact{Name: "--imatrix", Value: x.fact()}, convert.Fact{Name: "--method", Value: map[bool]string{true: o.method}[o.method != "search"]},
+		convert.Fact{Name: "the text of --method feedback", Value: text}, convert.Fact{Name: "the types of tensors", Value: typesFact(types)}, convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
 }
 
 // plannedRecipe is what says how a file that is planned calls itself, where no recipe is named.
 const plannedRecipe = "Q4_K_M"
 
 // planTypes replaces types by those of the best choice within --max-size or --max-kld, but where a rule names the type.
-func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.Choice, types []quant.Type) error {
-	data, err := p.measure(ctx, m, nil)
+func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.Choice, types []quant.Type, x *importances) error {
+	data, err := p.measure(ctx, m, x)
 	if err != nil {
 		return err
 	}
@@ -155,6 +181,19 @@ func (p *program) choice(recipe string) (*convert.Choice, error) {
 		return nil, cli.Usage("--keep-split and --split-max-size: only one of them; they say different parts")
 	}
 	return c, nil
+}
+
+// textFact tells texts of calibration apart.
+func (p *program) textFact() (string, error) {
+	if p.planned.file == "" {
+		return "", nil
+	}
+	text, err := p.app.ReadText(p.planned.file)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%x, %d blocks", sum[:8], p.quantize.calibration), nil
 }
 
 // typesFact tells lists of types apart.

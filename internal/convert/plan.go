@@ -7,6 +7,7 @@
 package convert
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ type Tensor struct {
 
 	// Importance has a value for each column, of each of the matrices of a tensor with three dimensions in turn; nil: there is none.
 	Importance []float32
+
+	// Prepare, if not nil, makes what quantizes the tensor in place of quant: it is called once, when the tensor's turn has come.
+	Prepare func(ctx context.Context) (Coder, error)
 }
 
 // Part is a file of the output.

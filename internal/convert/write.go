@@ -116,6 +116,7 @@ type progress struct {
 	rows   int   // of a chunk
 	crcs   []uint32
 	left   atomic.Int64 // chunks to come
+	coder  coder
 	skip   bool         // an earlier run has finished it
 }
 
@@ -308,7 +309,7 @@ func (r *run) takeOver(ctx context.Context, res *Result) error {
 }
 
 // workers runs f over all chunks of tensors that are not skipped.
-func (r *run) workers(ctx context.Context, f func(w *worker, t *progress, row, rows int) error) error {
+func (r *run) workers(ctx context.Context, f func(ctx context.Context, w *worker, t *progress, row, rows int) error) error {
 	var wg sync.WaitGroup
 	for range max(1, r.opts.Workers) {
 		wg.Go(func() {
@@ -318,7 +319,7 @@ func (r *run) workers(ctx context.Context, f func(w *worker, t *progress, row, r
 				if t == nil {
 					return
 				}
-				err := r.plan.Model.Guard(func() error { return f(w, t, row, rows) })
+				err := r.plan.Model.Guard(func() error { return f(ctx, w, t, row, rows) })
 				if err != nil {
 					r.failed.CompareAndSwap(nil, &err)
 				}
@@ -351,7 +352,7 @@ func (r *run) take() (t *progress, row, rows int) {
 }
 
 // verify computes the checksum of a chunk of an earlier run.
-func (r *run) verify(w *worker, t *progress, row, rows int) error {
+func (r *run) verify(_ context.Context, w *worker, t *progress, row, rows int) error {
 	n := t.Type.RowBytes(t.From.Cols())
 	b := w.bytes(rows * n)
 	if _, err := t.file.ReadAt(b, t.offset+int64(row)*int64(n)); err != nil {
@@ -362,12 +363,21 @@ func (r *run) verify(w *worker, t *progress, row, rows int) error {
 }
 
 // convert makes a chunk and writes it.
-func (r *run) convert(w *worker, t *progress, row, rows int) error {
+func (r *run) convert(ctx context.Context, w *worker, t *progress, row, rows int) error {
 	start := time.Now()
 	src := w.rows(t.From, row, rows)
 	touch(src)
 	read := time.Now()
-	dst, err := w.encode(t.Tensor, src, row, rows)
+	var dst []byte
+	var err error
+	if t.Prepare != nil {
+		var c Coder
+		if c, err = t.coder.get(ctx, t.Prepare); err == nil {
+			dst, err = w.encodeBy(c, t.Tensor, src, row, rows)
+		}
+	} else {
+		dst, err = w.encode(t.Tensor, src, row, rows)
+	}
 	if err != nil {
 		return err
 	}
@@ -388,6 +398,7 @@ func (r *run) convert(w *worker, t *progress, row, rows int) error {
 	r.write.Add(int64(time.Since(computed)))
 	r.done.Add(int64(len(src)))
 	if t.left.Add(-1) == 0 {
+		t.coder.c = nil
 		r.finished <- t
 	}
 	if r.opts.Progress != nil {
@@ -520,12 +531,7 @@ func (w *worker) encode(t *Tensor, src []byte, row, rows int) ([]byte, error) {
 	if t.Type == t.From.Type {
 		return src, nil
 	}
-	n := rows * cols
-	if cap(w.floats) < n {
-		w.floats = make([]float32, n)
-	}
-	x := w.floats[:n]
-	quant.Decode(t.From.Type, x, src)
+	x := w.decoded(t, src, rows*cols)
 	var importance []float32
 	if t.Importance != nil {
 		matrix := row / t.rowsPerMatrix()
@@ -539,6 +545,30 @@ func (w *worker) encode(t *Tensor, src []byte, row, rows int) ([]byte, error) {
 		return nil, &ValueError{t.From.Name, row + i/cols, i % cols, fmt.Errorf("%g is more than %v holds; choose BF16 or F32", x[i], t.Type)}
 	}
 	return dst, nil
+}
+
+// encodeBy is encode with a tensor's own coder.
+func (w *worker) encodeBy(c Coder, t *Tensor, src []byte, row, rows int) ([]byte, error) {
+	cols := t.From.Cols()
+	if i := quant.FirstNotFinite(t.From.Type, src); i >= 0 {
+		return nil, &ValueError{t.From.Name, row + i/cols, i % cols, errNotFinite}
+	}
+	x := w.decoded(t, src, rows*cols)
+	dst := w.bytes(rows * t.Type.RowBytes(cols))
+	if err := c.Encode(dst, x); err != nil {
+		return nil, fmt.Errorf("tensor %s: rows from %d on: %w", t.From.Name, row, err)
+	}
+	return dst, nil
+}
+
+// decoded is n elements of the source.
+func (w *worker) decoded(t *Tensor, src []byte, n int) []float32 {
+	if cap(w.floats) < n {
+		w.floats = make([]float32, n)
+	}
+	x := w.floats[:n]
+	quant.Decode(t.From.Type, x, src)
+	return x
 }
 
 // explain finds the row of what a quantizer refused.
