@@ -213,72 +213,34 @@ func newModel(w *gguf.Model, tok *tokenizer.Tokenizer, path string) (*Model, err
 // Close unmaps the model's files.
 func (m *Model) Close() error { return m.Weights.Close() }
 
-// tokenizerConfig is the part of tokenizer_config.json (or chat_template.json) that concerns text.
-type tokenizerConfig struct {
-	ChatTemplate json.RawMessage `json:"chat_template"` // a string, or a list of {name, template}
-	BOS          json.RawMessage `json:"bos_token"`     // a string, or {content}
-	EOS          json.RawMessage `json:"eos_token"`
-}
-
-// folderTemplates reads the chat templates of a folder: chat_template.jinja and additional_chat_templates/NAME.jinja, which newer
-// folders have, else chat_template.json, else tokenizer_config.json, whose bos_token and eos_token templates see.
+// folderTemplates reads the chat templates of a folder, and what tokenizer_config.json writes for bos_token and eos_token: templates see
+// these.
 func (m *Model) folderTemplates(dir string) error {
-	m.named = map[string]string{}
-	for _, name := range []string{"tokenizer_config.json", "chat_template.json"} {
-		path := filepath.Join(dir, name)
-		b, err := readFile(path, maxJSONFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		var c tokenizerConfig
-		if err := jsonfile.Unmarshal(b, &c); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if err := m.takeConfig(c); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+	t, err := tokenizer.ReadTemplates(dir)
+	if err != nil {
+		return err
 	}
-	more, _ := filepath.Glob(filepath.Join(dir, "additional_chat_templates", "*.jinja"))
-	for _, path := range append(more, filepath.Join(dir, "chat_template.jinja")) {
-		b, err := readFile(path, maxTemplateFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if filepath.Dir(path) == filepath.Clean(dir) {
-			m.Template = string(b)
-		} else {
-			m.named[strings.TrimSuffix(filepath.Base(path), ".jinja")] = string(b)
-		}
+	m.Template, m.named = t.Default, t.Named
+	path := filepath.Join(dir, "tokenizer_config.json")
+	b, err := readFile(path, maxJSONFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	m.defaultTemplate()
-	return nil
-}
-
-func (m *Model) takeConfig(c tokenizerConfig) error {
+	if err != nil {
+		return err
+	}
+	var c struct {
+		BOS json.RawMessage `json:"bos_token"` // a string, or {content}
+		EOS json.RawMessage `json:"eos_token"`
+	}
+	if err := jsonfile.Unmarshal(b, &c); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	if s, ok := tokenText(c.BOS); ok {
 		m.bos = s
 	}
 	if s, ok := tokenText(c.EOS); ok {
 		m.eos = s
-	}
-	if len(c.ChatTemplate) == 0 || string(c.ChatTemplate) == "null" {
-		return nil
-	}
-	if json.Unmarshal(c.ChatTemplate, &m.Template) == nil {
-		return nil
-	}
-	var list []struct{ Name, Template string }
-	if json.Unmarshal(c.ChatTemplate, &list) != nil {
-		return errors.New("chat_template is neither a string nor a list of {name, template}")
-	}
-	for _, t := range list {
-		m.named[t.Name] = t.Template
 	}
 	return nil
 }

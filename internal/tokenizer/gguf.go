@@ -125,7 +125,30 @@ func (t *Tokenizer) ggufScores(kv KV) error {
 	if t.collapse, err = ggufFlag(kv, "remove_extra_whitespaces", t.collapse); err != nil {
 		return err
 	}
+	if err := t.ggufCharMap(kv); err != nil {
+		return err
+	}
 	return t.build(formEscaped)
+}
+
+// ggufCharMap reads precompiled_charsmap, by which texts are normalized.
+func (t *Tokenizer) ggufCharMap(kv KV) error {
+	list, ok, err := kv.Ints(ggml + "precompiled_charsmap")
+	if err != nil || !ok {
+		return err
+	}
+	raw := make([]byte, len(list))
+	for i, v := range list {
+		raw[i] = byte(v)
+	}
+	m, err := parseCharMap(raw)
+	if err != nil {
+		return fmt.Errorf("%sprecompiled_charsmap: %w", ggml, err)
+	}
+	if m != nil {
+		t.normal = append(t.normal, normStep{charMap: m})
+	}
+	return nil
 }
 
 // setScores makes t a SentencePiece BPE model.

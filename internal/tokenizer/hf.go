@@ -37,8 +37,15 @@ type hfConfig struct {
 	AddBOS      *bool              `json:"add_bos_token"`
 	AddEOS      *bool              `json:"add_eos_token"`
 	AddedTokens map[string]hfToken `json:"added_tokens_decoder"`
+	Unknown     hfTokenText        `json:"unk_token"`
+	Separator   hfTokenText        `json:"sep_token"`
+	Padding     hfTokenText        `json:"pad_token"`
+	Mask        hfTokenText        `json:"mask_token"`
 
-	ends []int64 // further ids that end a generation, of generation_config.json
+	AddPrefixSpace *bool `json:"add_prefix_space"`
+
+	ends []int64   // further ids that end a generation, of generation_config.json
+	more []hfToken // added tokens that other files name
 }
 
 // hfTokenText is a token's text, written as a string or as an object with its content.
@@ -171,15 +178,20 @@ func (p hfPart) flatten() []hfPart {
 	return out
 }
 
-func fromJSON(src string, config *hfConfig) (*Tokenizer, error) {
-	var m hfModel
-	var parts [4]hfPart // normalizer, pre-tokenizer, post-processor, decoder
-	var added []hfToken
+// hfFile is what a tokenizer.json says.
+type hfFile struct {
+	model hfModel
+	parts [4]hfPart // normalizer, pre-tokenizer, post-processor, decoder
+	added []hfToken
+}
+
+func parseJSON(src string) (*hfFile, error) {
+	f := &hfFile{}
 	names := [4]string{"normalizer", "pre_tokenizer", "post_processor", "decoder"}
 	j := jsonScanner{src: src}
 	err := j.object(func(key string) error {
 		if key == "model" {
-			return j.model(&m)
+			return j.model(&f.model)
 		}
 		raw, err := j.skip()
 		if err != nil {
@@ -187,20 +199,30 @@ func fromJSON(src string, config *hfConfig) (*Tokenizer, error) {
 		}
 		for i, name := range names {
 			if key == name {
-				err = json.Unmarshal([]byte(raw), &parts[i])
+				err = json.Unmarshal([]byte(raw), &f.parts[i])
 			}
 		}
 		if key == "added_tokens" {
-			err = json.Unmarshal([]byte(raw), &added)
+			err = json.Unmarshal([]byte(raw), &f.added)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		return nil
 	})
+	return f, err
+}
+
+func fromJSON(src string, config *hfConfig) (*Tokenizer, error) {
+	f, err := parseJSON(src)
 	if err != nil {
 		return nil, err
 	}
+	return f.tokenizer(config)
+}
+
+func (f *hfFile) tokenizer(config *hfConfig) (*Tokenizer, error) {
+	m := &f.model
 	if m.kind == "" && len(m.merges) > 0 {
 		m.kind = "BPE"
 	}
@@ -208,25 +230,25 @@ func fromJSON(src string, config *hfConfig) (*Tokenizer, error) {
 		return nil, fmt.Errorf("model type %q: %w", m.kind, ErrUnsupported)
 	}
 	t := &Tokenizer{bos: -1, eos: -1, unknown: -1, form: formEscaped, chars: true, ignoreMerges: m.ignoreMerges, fuseUnknown: m.fuseUnknown}
-	if err := t.hfNormalizer(parts[0].flatten()); err != nil {
+	if err := t.hfNormalizer(f.parts[0].flatten()); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
-	if err := t.hfPreTokenizer(parts[1].flatten()); err != nil {
+	if err := t.hfPreTokenizer(f.parts[1].flatten()); err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
-	list, err := t.hfTokens(&m, added)
+	list, err := t.hfTokens(m, f.added)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.hfPost(parts[2].flatten()); err != nil {
+	if err := t.hfPost(f.parts[2].flatten()); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	t.pickIDs(list, config)
-	if err := t.hfBuild(&m); err != nil {
+	if err := t.hfBuild(m); err != nil {
 		return nil, err
 	}
 	t.trimDecoded = t.escape && t.prefix != prefixNever
-	for _, d := range parts[3].flatten() {
+	for _, d := range f.parts[3].flatten() {
 		if c, ok := d.Content.(string); d.Type == "Strip" && ok && c == " " && d.Start > 0 {
 			t.trimDecoded = true
 		}
@@ -426,6 +448,7 @@ func (t *Tokenizer) hfPreTokenizer(parts []hfPart) error {
 		if err != nil {
 			return err
 		}
+		s.expr = expr
 		if s.pattern = step.pattern; escapedBefore {
 			s.pattern.readSpaceAs('▁') // what the pattern would find there
 		}

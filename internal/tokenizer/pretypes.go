@@ -68,7 +68,7 @@ const (
 
 // preType is what one or more names of tokenizer.ggml.pre stand for.
 type preType struct {
-	names        string // separated by spaces
+	names        string // separated by spaces; a converted model gets the first
 	exprs        []string
 	ignoreMerges bool // a piece that is a token is that token
 	addBOS       bool // unless the file says otherwise
@@ -79,7 +79,7 @@ type preType struct {
 var preTypes = []preType{
 	{names: "default", exprs: []string{`[\p{P}\$\+<=>\^~\|]+`, exprGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}},
 	{names: "minicpm5", exprs: []string{`\p{N}{1,3}`, exprMiniCPM5}, ignoreMerges: true},
-	{names: "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", exprs: []string{exprLlama3},
+	{names: "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano", exprs: []string{exprLlama3},
 		ignoreMerges: true, addBOS: true},
 	{names: "deepseek-llm", exprs: []string{`[\r\n]`, exprCased, exprWide, `\s+$`, exprHan, `\p{N}+`}},
 	{names: "deepseek-coder", exprs: []string{`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, exprHan, `\p{N}`}},
@@ -87,7 +87,7 @@ var preTypes = []preType{
 	{names: "spark2_5", exprs: []string{`\p{N}{1,3}`, exprHanKana, exprSpark, `\p{N}`}},
 	{names: "youtu", exprs: []string{exprScripts, exprYoutu}, ignoreMerges: true},
 	{names: "falcon", exprs: []string{`[\p{P}\$\+<=>\^~\|` + "`]+", exprGPT2, `[0-9][0-9][0-9]`}},
-	{names: "mpt gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert olmo jais exaone4 trillion " +
+	{names: "gpt-2 mpt phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert olmo jais exaone4 trillion " +
 		"granite-docling jina-v1-en jina-v2-code roberta-bpe", exprs: []string{exprGPT2}},
 	{names: "starcoder refact command-r smollm codeshell exaone minerva-7b mellum2", exprs: []string{`\p{N}`, exprGPT2}},
 	{names: "jais-2", exprs: []string{exprJais2}},
@@ -98,7 +98,7 @@ var preTypes = []preType{
 	{names: "dbrx smaug-bpe", exprs: []string{exprDBRX}},
 	{names: "chatglm-bpe", exprs: []string{exprDBRX}, noBOS: true},
 	{names: "glm4 glm5", exprs: []string{exprDBRX}, noBOS: true, ignoreMerges: true},
-	{names: "poro-chat bloom gpt3-finnish", exprs: []string{exprBloom}},
+	{names: "bloom poro-chat gpt3-finnish", exprs: []string{exprBloom}},
 	{names: "viking", exprs: []string{exprBloom, `\p{N}`}},
 	{names: "tekken", exprs: []string{exprTekken}, ignoreMerges: true, addBOS: true},
 	{names: "exaone-moe", exprs: []string{exprExaoneMoE}},

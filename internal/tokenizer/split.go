@@ -31,6 +31,7 @@ func parseBehavior(s string) (behavior, error) {
 
 // splitStep cuts each piece that the step before left.
 type splitStep struct {
+	expr     string // as it is written
 	pattern  *pattern
 	behavior behavior
 	invert   bool // matches and what lies between change places
@@ -74,7 +75,7 @@ func splitAt(expr string) (splitStep, error) {
 	if err != nil {
 		return splitStep{}, fmt.Errorf("pre-tokenizer %.60q: %w: %w", expr, ErrUnsupported, err)
 	}
-	return splitStep{pattern: p}, nil
+	return splitStep{expr: expr, pattern: p}, nil
 }
 
 func splitAtAll(exprs []string) ([]splitStep, error) {

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -185,7 +186,16 @@ func openSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 }
 
 func fromSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
-	var m spmModel
+	m, err := parseSentencePiece(model)
+	if err != nil {
+		return nil, err
+	}
+	return m.tokenizer(c)
+}
+
+// parseSentencePiece reads a BPE model.
+func parseSentencePiece(model []byte) (*spmModel, error) {
+	m := &spmModel{}
 	if err := m.parse(model); err != nil {
 		return nil, err
 	}
@@ -195,6 +205,10 @@ func fromSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 	if m.modelType != 2 || m.suffix || !m.escape {
 		return nil, fmt.Errorf("model type %d (1 is Unigram, 2 BPE): %w", m.modelType, ErrUnsupported)
 	}
+	return m, nil
+}
+
+func (m *spmModel) tokenizer(c *hfConfig) (*Tokenizer, error) {
 	t := &Tokenizer{bos: -1, eos: -1, unknown: -1, collapse: m.collapse}
 	t.text, t.kind = m.text, m.kind
 	t.setScores(m.scores)
@@ -246,17 +260,24 @@ func fromSentencePiece(model []byte, c *hfConfig) (*Tokenizer, error) {
 	return t, nil
 }
 
-// added lists added_tokens_decoder in order of id.
+// added lists added_tokens_decoder, and of other files the tokens that it lacks, in order of id.
 func (c *hfConfig) added() ([]hfToken, error) {
 	var out []hfToken
+	listed := map[int64]bool{}
 	for key, a := range c.AddedTokens {
 		id, err := strconv.ParseInt(key, 10, 32)
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %q is no id", key)
 		}
 		a.ID = id
+		listed[id] = true
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b hfToken) int { return int(a.ID - b.ID) })
+	for _, a := range c.more {
+		if !listed[a.ID] {
+			out = append(out, a)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b hfToken) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }

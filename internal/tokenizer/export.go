@@ -1,0 +1,314 @@
+package tokenizer
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// exportJSON exports a tokenizer.json: byte-level BPE as it is, the kind that SentencePiece makes by tokenizer.model
+// where that is.
+func exportJSON(b []byte, dir string, c *hfConfig) (*export, error) {
+	x, err := exportFile(b, dir, c)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	return x, nil
+}
+
+func exportFile(b []byte, dir string, c *hfConfig) (*export, error) {
+	f, err := parseJSON(string(b))
+	if err != nil {
+		return nil, err
+	}
+	t, err := f.tokenizer(c)
+	if err != nil {
+		return nil, err
+	}
+	if t.form != formBytes {
+		return f.exportScored(t, dir, c)
+	}
+	if t.prefix != prefixNever {
+		return nil, fmt.Errorf("pre_tokenizer: ByteLevel with add_prefix_space, which GGUF has no key for: %w",
+			ErrUnsupported)
+	}
+	x := &export{t: t, model: "gpt2"}
+	for _, n := range t.normal {
+		if n.form == nil || *n.form != norm.NFC {
+			return nil, fmt.Errorf("normalizer: GGUF has no key for it: %w", ErrUnsupported)
+		}
+		x.note("normalizer: NFC is left out, for which GGUF has no key: texts that are not in this form become other tokens")
+	}
+	if err := x.takePre(); err != nil {
+		return nil, err
+	}
+	x.take(t)
+	for i := 0; i < len(f.model.merges); i += 2 {
+		x.merges = append(x.merges, joinMerge(f.model.merges[i], f.model.merges[i+1]))
+	}
+	return x, nil
+}
+
+// joinMerge writes a merge. Spaces in its parts are written as the byte-level alphabet does.
+func joinMerge(left, right string) string {
+	return strings.ReplaceAll(left, " ", "Ġ") + " " + strings.ReplaceAll(right, " ", "Ġ")
+}
+
+// exportScored exports a tokenizer whose merges follow from scores.
+func (f *hfFile) exportScored(t *Tokenizer, dir string, c *hfConfig) (*export, error) {
+	if !t.escape || !f.model.byteFallback || len(t.normal) > 0 {
+		return nil,
+			fmt.Errorf("model BPE over characters: GGUF has it with byte_fallback and U+2581 for spaces, without further normalizers: %w", ErrUnsupported)
+	}
+	b, err := readOptional(filepath.Join(dir, "tokenizer.model"), maxVocabFile)
+	if err != nil {
+		return nil, err
+	}
+	if b != nil {
+		return f.exportBoth(t, b, c)
+	}
+	x := &export{t: t, model: "llama", pre: "default"}
+	if x.scores, err = f.scores(t); err != nil {
+		return nil, err
+	}
+	x.take(t)
+	return x, nil
+}
+
+// exportBoth exports a tokenizer.json and the tokenizer.model that it was made of.
+func (f *hfFile) exportBoth(t *Tokenizer, model []byte, c *hfConfig) (*export, error) {
+	m, err := parseSentencePiece(model)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.model beside it: %w", err)
+	}
+	added := map[int64]bool{}
+	for _, a := range f.added {
+		added[a.ID] = true
+	}
+	for id, used := range f.model.used {
+		switch {
+		case !used || added[int64(id)] || id < len(m.text) && (m.kind[id] != typeNormal ||
+			m.text[id] == f.model.tokens[id]):
+			continue
+		case id >= len(m.text):
+			return nil, fmt.Errorf("token %d is %.40q, and tokenizer.model has %d tokens; %s", id, f.model.tokens[id],
+				len(m.text), remedyBoth)
+		}
+		return nil, fmt.Errorf("token %d is %.40q, and %.40q in tokenizer.model; %s", id, f.model.tokens[id],
+			m.text[id], remedyBoth)
+	}
+	config := *c
+	config.more = append(slices.Clone(f.added), c.more...)
+	x, err := m.export(&config)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.model beside it: %w", err)
+	}
+	x.t = t
+	return x, nil
+}
+
+const remedyBoth = "the files are of different models: remove the one that does not belong to this model"
+
+// exportSentencePiece exports a tokenizer.model.
+func exportSentencePiece(b []byte, c *hfConfig) (*export, error) {
+	m, err := parseSentencePiece(b)
+	var x *export
+	if err == nil {
+		x, err = m.export(c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.model: %w", err)
+	}
+	return x, nil
+}
+
+func (m *spmModel) export(c *hfConfig) (*export, error) {
+	added, err := c.added()
+	if err != nil {
+		return nil, err
+	}
+	x := &export{model: "llama", pre: "default", charsMap: m.charsMap, collapse: m.collapse}
+	x.scores = slices.Clone(m.scores)
+	if x.t, err = m.tokenizer(c); err != nil {
+		return nil, err
+	}
+	if c.AddPrefixSpace != nil && !*c.AddPrefixSpace {
+		x.t.prefix, x.t.trimDecoded = prefixNever, false
+	}
+	x.take(x.t)
+	for len(x.scores) < len(x.tokens) {
+		x.scores = append(x.scores, paddingScore)
+	}
+	for _, a := range added {
+		x.scores[a.ID] = addedScore
+	}
+	return x, nil
+}
+
+// scores gives each token a score so that joining any two whose text is a token, best score first, is what the merges
+// say. That works where the merges came from scores: all ways to make a token stand together, and none is missing.
+func (f *hfFile) scores(t *Tokenizer) ([]float32, error) {
+	if err := f.cutsNothing(t); err != nil {
+		return nil, err
+	}
+	ids := map[string]int32{}
+	for id, used := range f.model.used {
+		if used && t.kind[id] == typeNormal {
+			ids[f.model.tokens[id]] = int32(id)
+		}
+	}
+	first, last := make([]int, len(t.text)), make([]int,
+		len(t.text)) // ranks of the merges that make a token; -1: none
+	for i := range first {
+		first[i] = -1
+	}
+	type pair struct{ left, right int32 }
+	known := map[pair]bool{}
+	var made []int32 // in order of their first merge
+	for i := 0; i < len(f.model.merges); i += 2 {
+		left, ok1 := ids[f.model.merges[i]]
+		right, ok2 := ids[f.model.merges[i+1]]
+		id, ok := ids[f.model.merges[i]+f.model.merges[i+1]]
+		if !ok || !ok1 || !ok2 {
+			continue
+		}
+		known[pair{left, right}] = true
+		if first[id] < 0 {
+			first[id] = i
+			made = append(made, id)
+		}
+		last[id] = i
+	}
+	for _, id := range ids {
+		text := f.model.tokens[id]
+		for i := range text {
+			left, ok1 := ids[text[:i]]
+			right, ok2 := ids[text[i:]]
+			if ok1 && ok2 && !known[pair{left, right}] {
+				return nil,
+					fmt.Errorf("model: merges: %.40q and %.40q make a token, but are not merged: these merges have no scores, which GGUF has alone; "+
+						"tokenizer.model is missing: %w", text[:i], text[i:], ErrUnsupported)
+			}
+		}
+	}
+	scores := make([]float32, len(t.text))
+	score, end := float32(0), -1
+	for _, id := range made {
+		if first[id] > end { // tokens whose merges are mixed have the same score
+			score--
+		}
+		scores[id] = score
+		end = max(end, last[id])
+	}
+	for id := range scores {
+		switch {
+		case t.kind[id] == 0:
+			scores[id] = paddingScore
+		case t.kind[id] == typeNormal && first[id] < 0: // never the result of joining
+			scores[id] = score - 1
+		case t.kind[id] != typeNormal && t.kind[id] != typeByte:
+			scores[id] = addedScore
+		}
+	}
+	return scores, nil
+}
+
+// cutsNothing is an error if the pre-tokenizer cuts where tokens of t could join.
+func (f *hfFile) cutsNothing(t *Tokenizer) error {
+	for _, p := range f.parts[1].flatten() {
+		onSpace := p.Type == "Split" && p.Pattern != nil && p.Pattern.String != nil && *p.Pattern.String == " "
+		if p.Type != "Metaspace" && !onSpace {
+			return fmt.Errorf("pre_tokenizer: %s: GGUF has no pre-tokenizers for BPE over characters: %w", p.Type,
+				ErrUnsupported)
+		}
+		if onSpace || isFalse(p.Split) {
+			continue // spaces were replaced before
+		}
+		for id, k := range t.kind {
+			if raw := t.rawOf(int32(id)); k == typeNormal && len(raw) > 1 && slices.Contains(raw[1:], ' ') {
+				return fmt.Errorf("pre_tokenizer: cuts at spaces, of which the token %.40q has some: %w", t.text[id],
+					ErrUnsupported)
+			}
+		}
+	}
+	return nil
+}
+
+// exportTekken exports a tekken.json as the byte-level BPE that joins as the ranks do.
+func exportTekken(b []byte, c *hfConfig) (*export, error) {
+	t, err := openTekken(b, c)
+	if err != nil {
+		return nil, err
+	}
+	x := &export{t: t, model: "gpt2", defaults: hfConfig{Unknown: "<unk>", Padding: "<pad>"}}
+	if err := x.takePre(); err != nil {
+		return nil, fmt.Errorf("tekken.json: %w", err)
+	}
+	x.take(t)
+	for id, kind := range x.types {
+		switch kind {
+		case typeNormal:
+			x.merges = t.appendRankMerges(x.merges, int32(id))
+			x.tokens[id] = byteEncoded(t.text[id])
+		case typeUserDefined: // told apart from text as control tokens are
+			x.types[id] = typeControl
+		}
+	}
+	return x, nil
+}
+
+// takePre sets pre.
+func (x *export) takePre() (err error) {
+	note := ""
+	if x.pre, note, err = x.t.findPre(); note != "" {
+		x.notes = append(x.notes, note)
+	}
+	return err
+}
+
+// appendRankMerges appends the pairs of tokens that make a token, both of lower rank than it is: best ranks first.
+func (t *Tokenizer) appendRankMerges(dst []string, id int32) []string {
+	text := t.text[id]
+	type pair struct {
+		left, right uint32
+		at          int
+	}
+	var pairs []pair
+	for i := 1; i < len(text); i++ {
+		left, right := t.findString(text[:i]), t.findString(text[i:])
+		if left >= 0 && right >= 0 && max(t.priority[left], t.priority[right]) < t.priority[id] {
+			pairs = append(pairs, pair{t.priority[left], t.priority[right], i})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b pair) int {
+		return slices.Compare([]uint32{a.left, a.right}, []uint32{b.left,
+			b.right})
+	})
+	for _, p := range pairs {
+		dst = append(dst, byteEncoded(text[:p.at])+" "+byteEncoded(text[p.at:]))
+	}
+	return dst
+}
+
+// byteEncoded writes bytes in GPT-2's mapping.
+func byteEncoded(s string) string {
+	b := make([]byte, 0, 2*len(s))
+	for i := range len(s) {
+		b = utf8.AppendRune(b, runeOf[s[i]])
+	}
+	return string(b)
+}
+
+// runeOf is GPT-2's mapping of bytes to characters.
+var runeOf = func() (t [256]rune) {
+	for r, b := range byteOf {
+		if b >= 0 {
+			t[b] = rune(r)
+		}
+	}
+	return t
+}()
