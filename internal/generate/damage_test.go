@@ -41,7 +41,8 @@ var tinyModels = map[string]map[string]any{
 		"tokenizer.ggml.unknown_token_id": uint32(0), "tokenizer.ggml.eot_token_id": uint32(2), "tokenizer.ggml.eom_token_id": uint32(2),
 		"tokenizer.ggml.add_bos_token": true, "tokenizer.ggml.add_eos_token": false, "tokenizer.ggml.add_space_prefix": true,
 		"tokenizer.ggml.remove_extra_whitespaces": false, "tokenizer.ggml.pre": "default",
-		"tokenizer.chat_template": "{{ messages }}", "tokenizer.chat_template.other": "{{ messages }}", "ck.prompt.default": "raw",
+		"tokenizer.ggml.precompiled_charsmap": []uint8{4, 0, 0, 0, 0, 0, 0, 0}, // a map of nothing
+		"tokenizer.chat_template":             "{{ messages }}", "tokenizer.chat_template.other": "{{ messages }}", "ck.prompt.default": "raw",
 	},
 	"yarn's older factor": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": float32(4), "llama.rope.scaling.original_context_length": uint32(64),
 		"llama.rope.scaling.attn_factor": float32(1.25)},
@@ -180,6 +181,9 @@ func damages(right any) map[string]any {
 			bad[len(bad)-1] = v
 			d[name] = bad
 		}
+	case []uint8:
+		d["array"], d["array of strings"], d["short array"] = []uint32{1}, []string{"x"}, right[:len(right)-1]
+		d["element huge"] = append(make([]int32, len(right)), 256)
 	case []int32:
 		d["array"], d["array of strings"], d["short array"], d["array of floats"] = []uint32{1}, []string{"x"}, right[:len(right)-1], make([]float32, len(right))
 		for name, v := range map[string]int32{"element negative": -1, "element huge": math.MaxInt32} {

@@ -13,44 +13,45 @@ import (
 // exportJSON exports a tokenizer.json: byte-level BPE as it is, the kind that SentencePiece makes by tokenizer.model
 // where that is.
 func exportJSON(b []byte, dir string, c *hfConfig) (*export, error) {
-	x, err := exportFile(b, dir, c)
+	f, err := parseJSON(string(b))
+	var t *Tokenizer
+	if err == nil {
+		t, err = f.tokenizer(c)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	x := &export{t: t, file: "tokenizer.json"}
+	x.fill = func() error {
+		if t.form == formBytes {
+			return x.fillBytes(f)
+		}
+		return x.fillScored(f, dir, c)
 	}
 	return x, nil
 }
 
-func exportFile(b []byte, dir string, c *hfConfig) (*export, error) {
-	f, err := parseJSON(string(b))
-	if err != nil {
-		return nil, err
-	}
-	t, err := f.tokenizer(c)
-	if err != nil {
-		return nil, err
-	}
-	if t.form != formBytes {
-		return f.exportScored(t, dir, c)
-	}
-	if t.prefix != prefixNever {
-		return nil, fmt.Errorf("pre_tokenizer: ByteLevel with add_prefix_space, which GGUF has no key for: %w",
+// fillBytes takes a byte-level tokenizer.
+func (x *export) fillBytes(f *hfFile) error {
+	x.model = "gpt2"
+	if x.t.prefix != prefixNever {
+		return fmt.Errorf("pre_tokenizer: ByteLevel with add_prefix_space, which GGUF has no key for: %w",
 			ErrUnsupported)
 	}
-	x := &export{t: t, model: "gpt2"}
-	for _, n := range t.normal {
+	for _, n := range x.t.normal {
 		if n.form == nil || *n.form != norm.NFC {
-			return nil, fmt.Errorf("normalizer: GGUF has no key for it: %w", ErrUnsupported)
+			return fmt.Errorf("normalizer: GGUF has no key for it: %w", ErrUnsupported)
 		}
 		x.note("normalizer: NFC is left out, for which GGUF has no key: texts that are not in this form become other tokens")
 	}
 	if err := x.takePre(); err != nil {
-		return nil, err
+		return err
 	}
-	x.take(t)
+	x.take(x.t)
 	for i := 0; i < len(f.model.merges); i += 2 {
 		x.merges = append(x.merges, joinMerge(f.model.merges[i], f.model.merges[i+1]))
 	}
-	return x, nil
+	return nil
 }
 
 // joinMerge writes a merge. Spaces in its parts are written as the byte-level alphabet does.
@@ -58,95 +59,105 @@ func joinMerge(left, right string) string {
 	return strings.ReplaceAll(left, " ", "Ġ") + " " + strings.ReplaceAll(right, " ", "Ġ")
 }
 
-// exportScored exports a tokenizer whose merges follow from scores.
-func (f *hfFile) exportScored(t *Tokenizer, dir string, c *hfConfig) (*export, error) {
-	if !t.escape || !f.model.byteFallback || len(t.normal) > 0 {
-		return nil,
-			fmt.Errorf("model BPE over characters: GGUF has it with byte_fallback and U+2581 for spaces, without further normalizers: %w", ErrUnsupported)
+// fillScored takes a tokenizer whose merges follow from scores.
+func (x *export) fillScored(f *hfFile, dir string, c *hfConfig) error {
+	if !x.t.escape || !f.model.byteFallback || len(x.t.normal) > 0 {
+		return fmt.Errorf("model BPE over characters: GGUF has it with byte_fallback and U+2581 for spaces, and without "+
+			"other normalizers: %w", ErrUnsupported)
 	}
 	b, err := readOptional(filepath.Join(dir, "tokenizer.model"), maxVocabFile)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if b != nil {
-		return f.exportBoth(t, b, c)
+		if err := x.fillBoth(f, b, c); err != nil {
+			return fmt.Errorf("tokenizer.model beside it: %w", err)
+		}
+		return nil
 	}
-	x := &export{t: t, model: "llama", pre: "default"}
-	if x.scores, err = f.scores(t); err != nil {
-		return nil, err
+	x.model, x.pre = "llama", "default"
+	if x.scores, err = f.scores(x.t); err == nil {
+		x.take(x.t)
 	}
-	x.take(t)
-	return x, nil
+	return err
 }
 
-// exportBoth exports a tokenizer.json and the tokenizer.model that it was made of.
-func (f *hfFile) exportBoth(t *Tokenizer, model []byte, c *hfConfig) (*export, error) {
+// fillBoth takes a tokenizer.json and the tokenizer.model that it was made of.
+func (x *export) fillBoth(f *hfFile, model []byte, c *hfConfig) error {
+	const remedy = "the files are of different models: remove the one that does not belong to this model"
 	m, err := parseSentencePiece(model)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.model beside it: %w", err)
+		return err
 	}
+	config := *c
+	config.AddedTokens, config.more = nil, slices.Clone(f.added)
 	added := map[int64]bool{}
 	for _, a := range f.added {
 		added[a.ID] = true
 	}
 	for id, used := range f.model.used {
-		switch {
-		case !used || added[int64(id)] || id < len(m.text) && (m.kind[id] != typeNormal ||
-			m.text[id] == f.model.tokens[id]):
+		if !used || added[int64(id)] {
 			continue
-		case id >= len(m.text):
-			return nil, fmt.Errorf("token %d is %.40q, and tokenizer.model has %d tokens; %s", id, f.model.tokens[id],
-				len(m.text), remedyBoth)
 		}
-		return nil, fmt.Errorf("token %d is %.40q, and %.40q in tokenizer.model; %s", id, f.model.tokens[id],
-			m.text[id], remedyBoth)
+		text := f.model.tokens[id]
+		switch {
+		case id >= len(m.text):
+			return fmt.Errorf("it has %d tokens, and token %d is %.40q in tokenizer.json; %s", len(m.text), id, text,
+				remedy)
+		case m.kind[id] == typeNormal && m.text[id] != text:
+			return fmt.Errorf("token %d is %.40q, and %.40q in tokenizer.json; %s", id, m.text[id], text, remedy)
+		}
 	}
-	config := *c
-	config.more = append(slices.Clone(f.added), c.more...)
-	x, err := m.export(&config)
+	others, err := c.added()
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.model beside it: %w", err)
+		return err
 	}
-	x.t = t
-	return x, nil
+	for _, a := range others {
+		if !added[a.ID] {
+			config.more = append(config.more, a)
+		}
+	}
+	scores := slices.Clone(m.scores)
+	t, err := m.tokenizer(&config)
+	if err != nil {
+		return err
+	}
+	return x.takeScores(t, scores, &config)
 }
-
-const remedyBoth = "the files are of different models: remove the one that does not belong to this model"
 
 // exportSentencePiece exports a tokenizer.model.
 func exportSentencePiece(b []byte, c *hfConfig) (*export, error) {
 	m, err := parseSentencePiece(b)
-	var x *export
+	x := &export{file: "tokenizer.model"}
 	if err == nil {
-		x, err = m.export(c)
+		x.scores = slices.Clone(m.scores)
+		x.t, err = m.tokenizer(c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
+	x.fill = func() error {
+		x.charsMap, x.collapse = m.charsMap, m.collapse
+		return x.takeScores(x.t, x.scores, c)
+	}
 	return x, nil
 }
 
-func (m *spmModel) export(c *hfConfig) (*export, error) {
+// takeScores takes the tokens of t, a SentencePiece model and added ones, with the scores of the first.
+func (x *export) takeScores(t *Tokenizer, scores []float32, c *hfConfig) error {
 	added, err := c.added()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	x := &export{model: "llama", pre: "default", charsMap: m.charsMap, collapse: m.collapse}
-	x.scores = slices.Clone(m.scores)
-	if x.t, err = m.tokenizer(c); err != nil {
-		return nil, err
-	}
-	if c.AddPrefixSpace != nil && !*c.AddPrefixSpace {
-		x.t.prefix, x.t.trimDecoded = prefixNever, false
-	}
-	x.take(x.t)
+	x.model, x.pre, x.scores = "llama", "default", scores
+	x.take(t)
 	for len(x.scores) < len(x.tokens) {
 		x.scores = append(x.scores, paddingScore)
 	}
 	for _, a := range added {
 		x.scores[a.ID] = addedScore
 	}
-	return x, nil
+	return nil
 }
 
 // scores gives each token a score so that joining any two whose text is a token, best score first, is what the merges
@@ -161,8 +172,8 @@ func (f *hfFile) scores(t *Tokenizer) ([]float32, error) {
 			ids[f.model.tokens[id]] = int32(id)
 		}
 	}
-	first, last := make([]int, len(t.text)), make([]int,
-		len(t.text)) // ranks of the merges that make a token; -1: none
+	// The ranks of the merges that make a token; -1: none.
+	first, last := make([]int, len(t.text)), make([]int, len(t.text))
 	for i := range first {
 		first[i] = -1
 	}
@@ -244,21 +255,27 @@ func exportTekken(b []byte, c *hfConfig) (*export, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &export{t: t, model: "gpt2", defaults: hfConfig{Unknown: "<unk>", Padding: "<pad>"}}
+	x := &export{t: t, file: "tekken.json", model: "gpt2", defaults: hfConfig{Unknown: "<unk>", Padding: "<pad>"}}
+	x.fill = x.fillRanks
+	return x, nil
+}
+
+// fillRanks takes a tokenizer whose merges follow from ranks.
+func (x *export) fillRanks() error {
 	if err := x.takePre(); err != nil {
-		return nil, fmt.Errorf("tekken.json: %w", err)
+		return err
 	}
-	x.take(t)
+	x.take(x.t)
 	for id, kind := range x.types {
 		switch kind {
 		case typeNormal:
-			x.merges = t.appendRankMerges(x.merges, int32(id))
-			x.tokens[id] = byteEncoded(t.text[id])
+			x.merges = x.t.appendRankMerges(x.merges, int32(id))
+			x.tokens[id] = byteEncoded(x.t.text[id])
 		case typeUserDefined: // told apart from text as control tokens are
 			x.types[id] = typeControl
 		}
 	}
-	return x, nil
+	return nil
 }
 
 // takePre sets pre.

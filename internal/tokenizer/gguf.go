@@ -139,6 +139,9 @@ func (t *Tokenizer) ggufCharMap(kv KV) error {
 	}
 	raw := make([]byte, len(list))
 	for i, v := range list {
+		if v < math.MinInt8 || v > math.MaxUint8 {
+			return fmt.Errorf("%sprecompiled_charsmap[%d] is %d, expected a byte", ggml, i, v)
+		}
 		raw[i] = byte(v)
 	}
 	m, err := parseCharMap(raw)

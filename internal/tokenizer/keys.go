@@ -45,6 +45,9 @@ func Keys(dir string, vocab int) (keys []Key, notes []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := x.fill(); err != nil {
+		return nil, nil, fmt.Errorf("%s: %s: %w", dir, x.file, err)
+	}
 	err = x.fit(vocab)
 	if err == nil {
 		err = x.write(config, ids)
@@ -58,8 +61,11 @@ func Keys(dir string, vocab int) (keys []Key, notes []string, err error) {
 
 // export is a tokenizer on its way into keys.
 type export struct {
-	t      *Tokenizer // as Open makes it
-	model  string     // tokenizer.ggml.model
+	t    *Tokenizer   // as Open makes it
+	file string       // that it comes from
+	fill func() error // sets what follows
+
+	model  string // tokenizer.ggml.model
 	pre    string
 	tokens []string
 	types  []int32

@@ -280,6 +280,11 @@ func TestKeys(t *testing.T) {
 				"token_type":   []int32{2, 3, 3, 1, 1, 1, 1, 5, 1, 4, 6, 3, 4, 5},
 				"scores":       []float32{-8, -9, -10, -11, -12, -13, -14, -15, -16, -18, -20, -1000, -1000, -10000},
 				"bos_token_id": uint32(1), "eos_token_id": uint32(2), "unknown_token_id": uint32(0)}, nil},
+		{"character map", map[string]string{"tokenizer.model": string(tinyModel()) +
+			"\x1a\x0e\x20\x01\x12\x08\x04\x00\x00\x00\x00\x00\x00\x00\x18\x01"}, 0,
+			map[string]any{"precompiled_charsmap": []byte{4, 0, 0, 0, 0, 0, 0, 0}, "remove_extra_whitespaces": true,
+				"add_space_prefix": true},
+			[]string{"precompiled_charsmap: llama.cpp"}},
 	} {
 		t.Run(c.name, c.run)
 	}
@@ -344,16 +349,20 @@ var refused = []struct {
 		[]string{"config.json: unexpected end"}},
 	{"a vocabulary of two models", func(t testing.TB) map[string]string {
 		return map[string]string{"tokenizer.model": string(tinyModel()), "tokenizer.json": tinyScored(`"b":4,"a":5`)}
-	}, 0, nil, []string{`tokenizer.json: token 4 is "b", and "a" in tokenizer.model`, "different models"}},
+	}, 0, nil, []string{`tokenizer.json: tokenizer.model beside it: token 4 is "a", and "b" in tokenizer.json`,
+		"different models"}},
 	{"a longer vocabulary", func(t testing.TB) map[string]string {
 		return map[string]string{"tokenizer.model": string(tinyModel()),
 			"tokenizer.json": tinyScored(`"a":4,"b":5,"more":11`)}
-	}, 0, nil, []string{`tokenizer.json: token 11 is "more", and tokenizer.model has 11 tokens`}},
+	}, 0, nil, []string{`tokenizer.model beside it: it has 11 tokens, and token 11 is "more" in tokenizer.json`}},
 	{"merges that are no scores", func(t testing.TB) map[string]string {
 		return map[string]string{"tokenizer.json": strings.Replace(tinyScored(`"a":4,"b":5,"ab":6,"bb":7,"abb":8`),
 			`"merges":[]`, `"merges":["a b","b b","ab b"]`, 1)}
 	}, 0, ErrUnsupported, []string{`tokenizer.json: model: merges: "a" and "bb" make a token`,
 		"tokenizer.model is missing"}},
+	{"an unknown pattern beside tokenizer.model", also(jsonWith(`\\p{N}|`, `\\p{N}{1,4}|`), "tokenizer.model",
+		string(tinyModel())), 0, ErrUnsupported,
+		[]string{"tokenizer.json: pre_tokenizer: "}},
 	{"a pre-tokenizer over characters", func(t testing.TB) map[string]string {
 		return map[string]string{"tokenizer.json": strings.Replace(tinyScored(`"a":4,"b":5`), `"pre_tokenizer":null`,
 			`"pre_tokenizer":{"type":"Digits"}`, 1)}

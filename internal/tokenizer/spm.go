@@ -212,7 +212,7 @@ func (m *spmModel) tokenizer(c *hfConfig) (*Tokenizer, error) {
 	t := &Tokenizer{bos: -1, eos: -1, unknown: -1, collapse: m.collapse}
 	t.text, t.kind = m.text, m.kind
 	t.setScores(m.scores)
-	if t.trimDecoded = m.dummyPrefix; m.dummyPrefix {
+	if t.trimDecoded = m.dummyPrefix && !isFalse(c.AddPrefixSpace); t.trimDecoded {
 		t.prefix = prefixControl // user-defined pieces are part of the text, which gets one space at its start
 	}
 	cm, err := parseCharMap(m.charsMap)
