@@ -166,45 +166,31 @@ func (f *hfFile) scores(t *Tokenizer) ([]float32, error) {
 	if err := f.cutsNothing(t); err != nil {
 		return nil, err
 	}
-	ids := map[string]int32{}
+	ids := map[string]int32{} // of ordinary tokens
 	for id, used := range f.model.used {
 		if used && t.kind[id] == typeNormal {
 			ids[f.model.tokens[id]] = int32(id)
 		}
+	}
+	if err := f.missesNoMerge(ids); err != nil {
+		return nil, err
 	}
 	// The ranks of the merges that make a token; -1: none.
 	first, last := make([]int, len(t.text)), make([]int, len(t.text))
 	for i := range first {
 		first[i] = -1
 	}
-	type pair struct{ left, right int32 }
-	known := map[pair]bool{}
 	var made []int32 // in order of their first merge
 	for i := 0; i < len(f.model.merges); i += 2 {
-		left, ok1 := ids[f.model.merges[i]]
-		right, ok2 := ids[f.model.merges[i+1]]
 		id, ok := ids[f.model.merges[i]+f.model.merges[i+1]]
-		if !ok || !ok1 || !ok2 {
+		if !ok {
 			continue
 		}
-		known[pair{left, right}] = true
 		if first[id] < 0 {
 			first[id] = i
 			made = append(made, id)
 		}
 		last[id] = i
-	}
-	for _, id := range ids {
-		text := f.model.tokens[id]
-		for i := range text {
-			left, ok1 := ids[text[:i]]
-			right, ok2 := ids[text[i:]]
-			if ok1 && ok2 && !known[pair{left, right}] {
-				return nil,
-					fmt.Errorf("model: merges: %.40q and %.40q make a token, but are not merged: these merges have no scores, which GGUF has alone; "+
-						"tokenizer.model is missing: %w", text[:i], text[i:], ErrUnsupported)
-			}
-		}
 	}
 	scores := make([]float32, len(t.text))
 	score, end := float32(0), -1
@@ -216,16 +202,39 @@ func (f *hfFile) scores(t *Tokenizer) ([]float32, error) {
 		end = max(end, last[id])
 	}
 	for id := range scores {
-		switch {
-		case t.kind[id] == 0:
+		switch k := t.kind[id]; {
+		case k == 0:
 			scores[id] = paddingScore
-		case t.kind[id] == typeNormal && first[id] < 0: // never the result of joining
+		case k == typeNormal && first[id] < 0: // never the result of joining
 			scores[id] = score - 1
-		case t.kind[id] != typeNormal && t.kind[id] != typeByte:
+		case k != typeNormal && k != typeByte:
 			scores[id] = addedScore
 		}
 	}
 	return scores, nil
+}
+
+// missesNoMerge is an error if there are two tokens whose joined text is a token, but no merge for them.
+func (f *hfFile) missesNoMerge(ids map[string]int32) error {
+	known := map[[2]string]bool{}
+	for i := 0; i < len(f.model.merges); i += 2 {
+		known[[2]string(f.model.merges[i:])] = true
+	}
+	for _, text := range f.model.tokens {
+		if _, ok := ids[text]; !ok {
+			continue
+		}
+		for i := 1; i < len(text); i++ {
+			left, right := text[:i], text[i:]
+			_, ok1 := ids[left]
+			_, ok2 := ids[right]
+			if ok1 && ok2 && !known[[2]string{left, right}] {
+				return fmt.Errorf("model: merges: %.40q and %.40q make a token, but are not merged: these merges follow from "+
+					"no scores, and GGUF has no merges of this kind; tokenizer.model is missing: %w", left, right, ErrUnsupported)
+			}
+		}
+	}
+	return nil
 }
 
 // cutsNothing is an error if the pre-tokenizer cuts where tokens of t could join.

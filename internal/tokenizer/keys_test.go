@@ -191,7 +191,7 @@ func (c *keyTest) run(t *testing.T) {
 		}
 	}
 	if len(notes) != len(c.notes) {
-		t.Errorf("notes %q, want %q", notes, c.notes)
+		t.Fatalf("notes %q, want %q", notes, c.notes)
 	}
 	for i, n := range notes {
 		if !strings.Contains(n, c.notes[i]) {
@@ -201,8 +201,8 @@ func (c *keyTest) run(t *testing.T) {
 	throughGGUF(t, keys)
 }
 
-// What stands in the files beside the vocabulary, and tokens of each type.
-func TestKeys(t *testing.T) {
+// keyTests is what stands in the files beside the vocabulary, and tokens of each type.
+func keyTests(t *testing.T) []keyTest {
 	const (
 		post   = `"post_processor":null`
 		before = `{"SpecialToken":{"id":"<s>"}}`
@@ -214,7 +214,7 @@ func TestKeys(t *testing.T) {
 		return edited(t, post, `"post_processor":{"type":"TemplateProcessing","single":[`+strings.Join(items,
 			",")+`],`+ids+`}`)
 	}
-	for _, c := range []keyTest{
+	return []keyTest{
 		{"plain", map[string]string{"tokenizer.json": tinyBytes}, 14, map[string]any{
 			"model": "gpt2", "pre": "qwen2", "merges": []string{"Ġ a"}, "scores": nil, "add_space_prefix": nil,
 			"tokens": []string{"a", "b", "Ġ", "Ġa", "[PAD4]", "<s>", "</s>", "<u> x", "<|fim|>", "[PAD9]",
@@ -285,7 +285,11 @@ func TestKeys(t *testing.T) {
 			map[string]any{"precompiled_charsmap": []byte{4, 0, 0, 0, 0, 0, 0, 0}, "remove_extra_whitespaces": true,
 				"add_space_prefix": true},
 			[]string{"precompiled_charsmap: llama.cpp"}},
-	} {
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, c := range keyTests(t) {
 		t.Run(c.name, c.run)
 	}
 }
