@@ -64,9 +64,10 @@ func TestSizeLabel(t *testing.T) {
 			t.Errorf("%.0f: %s, want %s", n, got, want)
 		}
 	}
-	tensors := []*gguf.Tensor{{Name: "token_embd.weight", Type: quant.F32, Shape: []int{1000, 1000}},
-		{Name: "blk.0.ffn_up_exps.weight", Type: quant.F32, Shape: []int{1000, 500, 8}}}
-	if total, label := parameters(tensors); total != 5e6 || label != "8x1.5M" {
+	tensors := []*gguf.Tensor{{Name: "token_embd.weight", Shape: []int{1000, 1000}},
+		{Name: "blk.0.ffn_up_exps.weight", Shape: []int{1000, 500, 8}},
+		{Name: "blk.1.ffn_up_exps.weight", Shape: []int{1000, 500, 7}}}
+	if total, label := parameters(tensors); total != 8.5e6 || label != "7x2.0M" {
 		t.Errorf("experts: %v, %s", total, label)
 	}
 }

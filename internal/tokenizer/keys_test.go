@@ -246,8 +246,8 @@ func keyTests(t *testing.T) []keyTest {
 			[]string{`token 1, "b", is an ordinary word`, `no key left for token 11, "<x>"`}},
 		{"normalizer", map[string]string{"tokenizer.json": edited(t, `"normalizer":null`,
 			`"normalizer":{"type":"NFC"}`)}, 0, nil, []string{"NFC is left out"}},
-		{"merges", map[string]string{"tokenizer.json": edited(t, `["Ġ a"]`, `[["Ġ","a"],["a"," b"],["Ġ","Ġ"]]`)}, 0,
-			map[string]any{"merges": []string{"Ġ a", "a Ġb", "Ġ Ġ"}}, nil},
+		{"merges", map[string]string{"tokenizer.json": edited(t, `["Ġ a"]`, `[["Ġ","a"],["a"," b"],[" a","b"]]`)}, 0,
+			map[string]any{"merges": []string{"Ġ a", "a Ġb", "Ġa b"}}, nil},
 		{"beyond the rows", map[string]string{"tokenizer.json": edited(t, `,"ab":12`, ``)}, 11,
 			map[string]any{"bos_token_id": uint32(5)}, []string{`"<x>" has the id 11`}},
 		{"ignore_merges without effect", map[string]string{"tokenizer.json": edited(t, `,"ab":12`, ``,
@@ -482,6 +482,20 @@ func TestScoresFromMerges(t *testing.T) {
 		if !slices.Equal(a, b) {
 			t.Errorf("%s: %d ids with tokenizer.model, %d without, or others", name, len(a), len(b))
 		}
+	}
+}
+
+// Tokens whose merges are mixed have the same score; the others the scores of their merges' order.
+func TestScoresOfMixedMerges(t *testing.T) {
+	file := strings.Replace(tinyScored(`"a":4,"b":5,"ab":6,"ba":7,"aba":8,"bab":9,"abaa":10`), `"merges":[]`,
+		`"merges":["a b","b a","ab a","ba b","a ba","b ab","aba a"]`, 1)
+	keys, _, err := Keys(put(t, t.TempDir(), map[string]string{"tokenizer.json": file}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []float32{-1000, -1000, -1000, -5, -5, -5, -1, -2, -3, -3, -4}
+	if got, _, _ := keyList(keys).Float32s(ggml + "scores"); !slices.Equal(got, want) {
+		t.Errorf("scores %v, want %v", got, want)
 	}
 }
 
