@@ -72,29 +72,30 @@ func (d *description) put(key, value string) {
 	}
 }
 
-// cardKeys are the keys of a card for texts of the description, first ones first.
+// cardKeys are the keys of a card for texts of the description. Cards write them with "model_" before them too.
 var cardKeys = []struct{ key, card string }{
-	{"name", "name"}, {"author", "author"}, {"version", "version"}, {"organization", "organization"}, {"description",
-		"description"},
-	{"finetune", "finetune"}, {"basename", "basename"}, {"size_label", "size_label"},
+	{"name", "name"}, {"author", "author"}, {"version", "version"}, {"organization", "organization"},
+	{"description", "description"}, {"finetune", "finetune"}, {"basename", "basename"}, {"size_label", "size_label"},
 	{"source.url", "url"}, {"source.doi", "doi"}, {"source.uuid", "uuid"}, {"source.repo_url", "repo_url"},
-	{"name", "model_name"}, {"author", "model_author"}, {"version", "model_version"}, {"organization",
-		"model_organization"},
-	{"description", "model_description"}, {"finetune", "model_finetune"}, {"basename", "model_basename"},
-	{"size_label", "model_size_label"},
-	{"source.url", "model_url"}, {"source.doi", "model_doi"}, {"source.uuid", "model_uuid"}, {"source.repo_url",
-		"model_repo_url"},
+}
+
+// moreCardKeys are keys of a card that are written in one way.
+var moreCardKeys = []struct{ key, card string }{
 	{"author", "model_creator"}, {"basename", "model_type"},
 	{"license", "license"}, {"license.name", "license_name"}, {"license.link", "license_link"},
 }
 
 // textKeys are the keys that write sets, in order.
-var textKeys = []string{"name", "author", "version", "organization", "finetune", "basename", "description",
-	"size_label", "license", "license.name",
-	"license.link", "source.url", "source.doi", "source.uuid", "source.repo_url"}
+var textKeys = []string{"name", "author", "version", "organization", "finetune", "basename", "description", "size_label",
+	"license", "license.name", "license.link", "source.url", "source.doi", "source.uuid", "source.repo_url"}
 
 func (d *description) fromCard() {
-	for _, k := range cardKeys {
+	for _, prefix := range []string{"", "model_"} {
+		for _, k := range cardKeys {
+			d.put(k.key, strings.Join(d.card[prefix+k.card], ","))
+		}
+	}
+	for _, k := range moreCardKeys {
 		d.put(k.key, strings.Join(d.card[k.card], ","))
 	}
 }

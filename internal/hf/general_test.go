@@ -92,3 +92,31 @@ func TestKeysAsConverted(t *testing.T) {
 		}
 	}
 }
+
+// The keys of every folder make the tokenizer that the folder makes, the ones without a GGUF file beside them too.
+func TestKeysOfFolders(t *testing.T) {
+	text := "Once upon a time, there were 1234 cats.\n\n  \"Hello\", said Lily's mom; ünïcödé 你好 😀\t<s> </s><|endoftext|><|im_end|>"
+	for _, name := range append(slices.Sorted(maps.Keys(pairs)), "trained-llama-256", "mistral-window-hf") {
+		own, err := tokenizer.Open(testkit.Data(t, "models/"+name+"/hf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := tokenizer.FromGGUF(described(t, name).KV)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, opt := range []tokenizer.EncodeOptions{{}, {AddSpecial: true}, {ParseSpecial: true}, {AddSpecial: true,
+			ParseSpecial: true}} {
+			want, got := own.Encode(nil, text, opt), back.Encode(nil, text, opt)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, %+v: %v, the folder's tokenizer gives %v", name, opt, got, want)
+			}
+			for _, special := range []bool{false, true} {
+				o := tokenizer.DecodeOptions{Special: special}
+				if got, want := back.Decode(nil, want, o), own.Decode(nil, want, o); string(got) != string(want) {
+					t.Errorf("%s: decodes to %q, the folder's to %q", name, got, want)
+				}
+			}
+		}
+	}
+}

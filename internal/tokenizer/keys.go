@@ -84,6 +84,8 @@ type export struct {
 // named is Tokenizer.named.
 func (x *export) named(c *hfConfig) error { return x.t.named(c) }
 
+const remedyFiles = "the files are of different models: download them again"
+
 // Scores of tokens that no model scores, as llama.cpp's converter writes them.
 const (
 	addedScore   = -1000
@@ -116,8 +118,8 @@ func looksControl(text string) bool {
 	between := func(open, end string) bool {
 		return len(text) >= len(open)+len(end) && strings.HasPrefix(text, open) && strings.HasSuffix(text, end)
 	}
-	return between("<|", "|>") || between("<｜", "｜>") || between("<unused", ">") || slices.Contains([]string{"<pad>",
-		"<mask>", "<2mass>", "[@BOS@]"}, text)
+	return between("<|", "|>") || between("<｜", "｜>") || between("<unused", ">") ||
+		slices.Contains([]string{"<pad>", "<mask>", "<2mass>", "[@BOS@]"}, text)
 }
 
 // fit pads the vocabulary to n tokens. Added tokens beyond them, for which the model has no rows, are left out.
@@ -130,8 +132,7 @@ func (x *export) fit(n int) error {
 	}
 	for id := n; id < len(x.tokens); id++ {
 		if x.types[id] == typeNormal || x.types[id] == typeByte {
-			return fmt.Errorf("the vocabulary has %d tokens, but the model's embedding %d rows; the files are of different models: download them again",
-				len(x.tokens), n)
+			return fmt.Errorf("the vocabulary has %d tokens, but the model's embedding %d rows; %s", len(x.tokens), n, remedyFiles)
 		}
 		if x.types[id] != typeUnused {
 			x.note("token %.40q has the id %d, for which the model has no row; it is left out", x.tokens[id], id)
@@ -212,9 +213,9 @@ func (x *export) pickIDs(c *hfConfig, model map[string]int64) (addBOS, addEOS bo
 	t := x.t
 	bos, eos := t.bos, t.eos
 	if len(t.before) > 1 || len(t.after) > 1 {
-		return false, false,
-			fmt.Errorf("post_processor: puts %d tokens before a text and %d behind it; GGUF knows one each: %w",
-				len(t.before), len(t.after), ErrUnsupported)
+		err = fmt.Errorf("post_processor: puts %d tokens before a text and %d behind it; GGUF knows one each: %w",
+			len(t.before), len(t.after), ErrUnsupported)
+		return false, false, err
 	}
 	if len(t.before) == 1 {
 		bos = t.before[0]
@@ -234,10 +235,12 @@ func (x *export) pickIDs(c *hfConfig, model map[string]int64) (addBOS, addEOS bo
 		name, key string
 		text      hfTokenText
 	}{
-		{"bos_token_id", "bos_token", ""}, {"eos_token_id", "eos_token", ""}, {"unknown_token_id", "unk_token",
-			cmp.Or(c.Unknown, x.defaults.Unknown)},
-		{"seperator_token_id", "sep_token", c.Separator}, {"padding_token_id", "pad_token", cmp.Or(c.Padding,
-			x.defaults.Padding)}, {"mask_token_id", "mask_token", c.Mask},
+		{"bos_token_id", "bos_token", ""},
+		{"eos_token_id", "eos_token", ""},
+		{"unknown_token_id", "unk_token", cmp.Or(c.Unknown, x.defaults.Unknown)},
+		{"seperator_token_id", "sep_token", c.Separator},
+		{"padding_token_id", "pad_token", cmp.Or(c.Padding, x.defaults.Padding)},
+		{"mask_token_id", "mask_token", c.Mask},
 	} {
 		if s.text != "" {
 			put(s.name, x.idOf(string(s.text)))
@@ -248,9 +251,8 @@ func (x *export) pickIDs(c *hfConfig, model map[string]int64) (addBOS, addEOS bo
 	}
 	for name, id := range x.ids {
 		if int(id) >= len(x.tokens) {
-			return false, false,
-				fmt.Errorf("%s is %d, but the model's embedding has %d rows; the files are of different models: download them again",
-					name, id, len(x.tokens))
+			err = fmt.Errorf("%s is %d, but the model's embedding has %d rows; %s", name, id, len(x.tokens), remedyFiles)
+			return false, false, err
 		}
 	}
 	return len(t.before) == 1, len(t.after) == 1, nil
@@ -276,8 +278,8 @@ func (x *export) writeEnds(back *Tokenizer) {
 		switch {
 		case back.eog[id] || int(id) >= len(x.tokens):
 		case x.types[id] == typeNormal:
-			x.note("generation_config.json: eos_token_id: token %d, %.40q, is an ordinary word, which GGUF cannot have as the end of a generation; it is left out",
-				id, x.tokens[id])
+			x.note("generation_config.json: eos_token_id: token %d, %.40q, is an ordinary word, which GGUF cannot have "+
+				"as the end of a generation; it is left out", id, x.tokens[id])
 		case len(free) == 0:
 			x.note("generation_config.json: eos_token_id: GGUF has no key left for token %d, %.40q; it is left out",
 				id, x.tokens[id])
@@ -290,7 +292,8 @@ func (x *export) writeEnds(back *Tokenizer) {
 
 // sampleText is what a tokenizer and its keys must give the same ids for. It is in normal form C, which GGUF has no
 // key for.
-const sampleText = "Hello world, it's 3.14 o'clock! I'LL pay $1,234,567.89.\n\n\tfunc main() { return a_b[0] != 'x' }  // TODO   spaces\r\n" +
+const sampleText = "Hello world, it's 3.14 o'clock! I'LL pay $1,234,567.89.\n\n" +
+	"\tfunc main() { return a_b[0] != 'x' }  // TODO   spaces\r\n" +
 	"Ein schöner Tag: façade, naïve, Straße. Привет, мир! 你好,世界。 こんにちは 안녕하세요 مرحبا ١٢٣ שלום 😀👍🏽 \u00a0x\n \n    y"
 
 // compare is an error if the keys do not make the tokenizer that they were made of.

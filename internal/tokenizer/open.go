@@ -160,9 +160,7 @@ func generationEnds(dir string) (ids []int64, err error) {
 		}
 		id, ok := e.(float64)
 		if !ok || id != math.Trunc(id) || id < 0 || id >= maxTokens {
-			return nil,
-				fmt.Errorf("%s: eos_token_id: %.100v is no id of a token; the file is damaged: download it again",
-					name, e)
+			return nil, fmt.Errorf("%s: eos_token_id: %.100v is no id of a token; the file is damaged: download it again", name, e)
 		}
 		ids = append(ids, int64(id))
 	}

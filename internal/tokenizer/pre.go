@@ -42,14 +42,18 @@ func (s *splitter) equal(o *splitter, text string) bool {
 
 // probes are texts that tell pre-tokenizers apart.
 var probes = []string{
-	"I've 'told you: we'Ve, it'S; they'LL 'Dare 'ſo don't 're'm 'T'RE", "a1 12 123 1234 12345 123456 1234567",
-	"1,234.5 ١٢٣٤ ½ Ⅷ 1a2b3c 12 3 4",
-	"  x   y\n z\t\t q\n\n\n  w \r\n\r\n  ", "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n", "a+b==c; //x/y/z\n!?\n\n...\r\n/home/a_b-c|d~e`f^g$h<i>j&k*l(m)n[o]{p}@q#r%",
-	"HelloWorld helloWORLD HTTPServer iPhone ÉCOLE éCole ǅungla ʰabc word\u0301s na\u0308ive", "ศาสนา हिन्दी বাংলা தமிழ் ខ្មែរ العَرَبِيَّة עִבְרִית ქართული ᏣᎳᎩ",
-	"我想在apple工作1314151天～ 日本語のテキスト、カタカナ。한국어 텍스트ㄱㄴ ㄅㄆ「引用」《书》——……，。！", "🚀 (normal) 😶\u200d🌫️ ✅ 🦙🦙 ©®™ €5 §7 °C",
-	"<sentinel:12> IMGIMGABCZ IMGIMGZ", "A b C a B c 1A a1 _a _1 a_ 'a \"b\" .c ,d -e", "x" + strings.Repeat(" ", 700) + "y" + strings.Repeat("\n", 70) + "z",
-	strings.Repeat("=", 40) + strings.Repeat("ab", 40) + strings.Repeat("7", 40), "\u00a0a\u3000b\u2003c\u2028d\u0085e\u200bf\ufefff", "\x00\x01a\x7f\u00adb",
-	"\u0e01\u0301 \u0301a \u0301", "ab-cd 3.3 3..3 3...3 «a» “b” ‘c’ a’s a'b'c", "ℵ ª º µ ß ſ K Å ﬁ ａｂ １２ ！？",
+	"I've 'told you: we'Ve, it'S; they'LL 'Dare 'ſo don't 're'm 'T'RE", "ab-cd 3.3 3..3 3...3 «a» “b” ‘c’ a’s a'b'c",
+	"a1 12 123 1234 12345 123456 1234567", "1,234.5 ١٢٣٤ ½ Ⅷ 1a2b3c 12 3 4", "ℵ ª º µ ß ſ K Å ﬁ ａｂ １２ ！？",
+	"  x   y\n z\t\t q\n\n\n  w \r\n\r\n  ", "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n",
+	"x" + strings.Repeat(" ", 700) + "y" + strings.Repeat("\n", 70) + "z",
+	strings.Repeat("=", 40) + strings.Repeat("ab", 40) + strings.Repeat("7", 40),
+	"a+b==c; //x/y/z\n!?\n\n...\r\n/home/a_b-c|d~e\x60f^g$h<i>j&k*l(m)n[o]{p}@q#r%",
+	"A b C a B c 1A a1 _a _1 a_ 'a \"b\" .c ,d -e", "<sentinel:12> IMGIMGABCZ IMGIMGZ",
+	"HelloWorld helloWORLD HTTPServer iPhone ÉCOLE éCole ǅungla ʰabc word\u0301s na\u0308ive",
+	"ศาสนา हिन्दी বাংলা தமிழ் ខ្មែរ العَرَبِيَّة עִבְרִית ქართული ᏣᎳᎩ", "\u0e01\u0301 \u0301a \u0301",
+	"我想在apple工作1314151天～ 日本語のテキスト、カタカナ。한국어 텍스트ㄱㄴ ㄅㄆ「引用」《书》——……，。！",
+	"🚀 (normal) 😶\u200d🌫️ ✅ 🦙🦙 ©®™ €5 §7 °C",
+	"\u00a0a\u3000b\u2003c\u2028d\u0085e\u200bf\ufefff", "\x00\x01a\x7f\u00adb",
 }
 
 // probeKinds has a character of each kind that expressions name.
