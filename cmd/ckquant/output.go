@@ -20,6 +20,7 @@ import (
 type outputOptions struct {
 	force, resume, dryRun bool
 	partBytes             int64
+	noTokenizer           bool
 }
 
 func (o *outputOptions) flags(c *cobra.Command) {
@@ -30,6 +31,7 @@ func (o *outputOptions) flags(c *cobra.Command) {
 }
 
 func (o *outputOptions) splitFlag(c *cobra.Command) {
+	cli.NewGroup(c.Flags(), "Input").Bool(&o.noTokenizer, "no-tokenizer", "", "a folder without a tokenizer is no error; ckrun then takes ids alone")
 	cli.NewGroup(c.Flags(), "Output").Size(&o.partBytes, "split-max-size", "", 0, "SIZE", "write parts of at most SIZE, OUT-00001-of-00002.gguf and so on")
 }
 
@@ -50,7 +52,7 @@ func words(c *cobra.Command, args []string, more string) error {
 
 // open opens IN.
 func (p *program) open(path string) (*gguf.Model, error) {
-	m, err := convert.Open(path)
+	m, err := convert.Open(path, !p.out.noTokenizer)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ type progress struct {
 	crcs   []uint32
 	left   atomic.Int64 // chunks to come
 	coder  coder
-	skip   bool         // an earlier run has finished it
+	skip   bool // an earlier run has finished it
 }
 
 // Write makes the output. If it fails, or ctx ends, what is finished stays beside the final names for a run with Resume, but where a value
