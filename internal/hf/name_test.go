@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"ck/internal/gguf"
 	"ck/internal/quant"
+	"ck/internal/testkit"
 )
 
 // Names as model folders and cards have them, with what the converter makes of them.
@@ -196,4 +198,19 @@ func TestDescribe(t *testing.T) {
 		}
 		os.Remove(path)
 	}
+}
+
+func FuzzCard(tf *testing.F) {
+	f := testkit.Fuzz(tf)
+	f.Add(cardText, "owner/Name-7b1-v2-chat", 7e9)
+	f.Add("---\n- x\n'a': 'b\n---", "a/b/c--small-1x2B-iq4_x", 0.0)
+	f.Fuzz(func(t *testing.T, text, id string, total float64) {
+		for key, list := range parseCard(text) {
+			if len(list) == 0 || slices.Contains(list, "") {
+				t.Errorf("%q is %q", key, list)
+			}
+		}
+		splitName(id, total)
+		title(id)
+	})
 }
