@@ -10,6 +10,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/plaintext"
 	"ck/internal/quality"
 )
 
@@ -149,7 +150,7 @@ func (p *program) printChoices(r quality.ChoicesReport) error {
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(r)
 	}
-	t := cli.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
+	t := plaintext.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
 	if r.Paired != nil {
 		t.Head, t.Right = append(t.Head, "base", "lost", "gained", "p"), append(t.Right, true, true, true, true)
 	}

@@ -14,6 +14,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/compare"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 )
 
 // compareOptions are the flags of ckbench compare.
@@ -129,7 +130,7 @@ func (p *program) printComparison(list []compare.Test) error {
 			Tests  []compare.Test `json:"tests"`
 		}{"ck.bench.compare/1", list})
 	}
-	t := cli.Table{Head: []string{"model", "test", "threads", "what", "old", "new", "change", "p", "verdict"},
+	t := plaintext.Table{Head: []string{"model", "test", "threads", "what", "old", "new", "change", "p", "verdict"},
 		Right: []bool{false, false, true, false, true, true, true, true, false}}
 	for _, c := range list {
 		threads := strconv.Itoa(c.NewThreads)

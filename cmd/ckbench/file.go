@@ -5,6 +5,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 )
 
@@ -36,7 +37,7 @@ func (p *program) printFile(rows []*probe.FileWay) error {
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(map[string]any{"schema": "ck.bench.file/2", "ways": rows})
 	}
-	t := cli.Table{Head: []string{"way", "page cache", "MB", "GB/s", "from", "to", "note"}, Right: []bool{false, false, true, true, true, true, false}}
+	t := plaintext.Table{Head: []string{"way", "page cache", "MB", "GB/s", "from", "to", "note"}, Right: []bool{false, false, true, true, true, true, false}}
 	for _, w := range rows {
 		cells := []string{w.Name(), w.Cache, "–", "–", "–", "–", w.Note}
 		if w.GBps > 0 {

@@ -10,6 +10,7 @@ import (
 	"ck/internal/bench/format"
 	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 	"ck/internal/topo"
 )
@@ -85,7 +86,7 @@ func printRows[T any](p *program, d rowsDoc, rows []T, head []string, cells [][]
 	for i := range right {
 		right[i] = i > 0 && head[i] != "note"
 	}
-	t := cli.Table{Head: head, Right: right, Rows: cells}
+	t := plaintext.Table{Head: head, Right: right, Rows: cells}
 	return cli.OutError(format.Table(&t, p.app.Out, p.app.Common.Plain, names))
 }
 

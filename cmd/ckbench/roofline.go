@@ -14,6 +14,7 @@ import (
 	"ck/internal/generate"
 	"ck/internal/measure"
 	"ck/internal/picture"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 	"ck/internal/topo"
 )
@@ -153,9 +154,9 @@ func chart(d *bench.Roofline) *picture.Roofline {
 		c.Threads = max(c.Threads, b.Threads)
 	}
 	if d.Model != "" {
-		c.Title = cli.Escape(d.Model) + " under the roofs of this machine"
+		c.Title = plaintext.Escape(d.Model) + " under the roofs of this machine"
 	}
-	c.Subtitle = strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", cli.Escape(d.Host.CPU), c.Threads, strings.Join(d.Tests, ", ")), "; ")
+	c.Subtitle = strings.TrimSuffix(fmt.Sprintf("%s, %d threads; %s", plaintext.Escape(d.Host.CPU), c.Threads, strings.Join(d.Tests, ", ")), "; ")
 	for _, l := range []string{"L1", "L2", "L3"} {
 		c.Levels = append(c.Levels, picture.Level{Name: l, GBps: d.Read(l, c.Threads)})
 	}

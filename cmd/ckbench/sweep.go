@@ -11,6 +11,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/generate"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -91,7 +92,7 @@ func (p *program) printSweep(phases []bench.SweepPhase) error {
 			Warnings []string           `json:"warnings"`
 		}{"ck.bench.sweep/1", phases, p.app.Warnings()})
 	}
-	t := cli.Table{Head: []string{"test", "threads", "t/s", "interval", "speed-up", "GB/s", "GOP/s"}, Right: []bool{false, true, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"test", "threads", "t/s", "interval", "speed-up", "GB/s", "GOP/s"}, Right: []bool{false, true, true, true, true, true, true}}
 	for _, s := range phases {
 		for _, x := range s.Points {
 			t.Rows = append(t.Rows, []string{s.Test, strconv.Itoa(x.Threads), measure.Digits(x.TS), measure.Digits(x.Lo) + "–" + measure.Digits(x.Hi), fmt.Sprintf("%.2f", x.SpeedUp), measure.Digits(x.GBps),
@@ -102,7 +103,7 @@ func (p *program) printSweep(phases []bench.SweepPhase) error {
 		return cli.OutError(err)
 	}
 	if p.app.Common.Plain {
-		fits := cli.Table{Head: []string{"test", "knee", "serial share"}}
+		fits := plaintext.Table{Head: []string{"test", "knee", "serial share"}}
 		for _, s := range phases {
 			serial := "–"
 			if s.Serial != nil {

@@ -12,6 +12,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/gguf"
+	"ck/internal/plaintext"
 	"ck/internal/quant"
 	"ck/internal/synth"
 )
@@ -200,7 +201,7 @@ func (p *program) printTensors(tensors []gguf.TensorInfo) error {
 			Types  []row  `json:"types"`
 		}{"ck.bench.synth/1", synth.Bytes(tensors), rows})
 	}
-	t := cli.Table{Head: []string{"type", "tensors", "bytes"}, Right: []bool{false, true, true}}
+	t := plaintext.Table{Head: []string{"type", "tensors", "bytes"}, Right: []bool{false, true, true}}
 	for _, r := range rows {
 		t.Rows = append(t.Rows, []string{r.Type, fmt.Sprint(r.Tensors), fmt.Sprint(r.Bytes)})
 	}

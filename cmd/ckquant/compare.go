@@ -13,6 +13,7 @@ import (
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/gguf"
+	"ck/internal/plaintext"
 	"ck/internal/quality"
 	"ck/internal/quality/format"
 )
@@ -198,7 +199,7 @@ func (p *program) printCompare(w *distance.Report, r *quality.Report) error {
 			Text    *quality.Report  `json:"text,omitempty"`
 		}{"ck.quant.compare/1", list, append([]string{}, w.OnlyA...), append([]string{}, w.OnlyB...), r})
 	}
-	t := cli.Table{Head: []string{"tensor", "A", "B", "RMSE", "largest", "SNR dB"}, Right: []bool{false, false, false, true, true, true}}
+	t := plaintext.Table{Head: []string{"tensor", "A", "B", "RMSE", "largest", "SNR dB"}, Right: []bool{false, false, false, true, true, true}}
 	for _, d := range list {
 		snr := "equal"
 		if d.SNR != nil {
@@ -221,7 +222,7 @@ func (p *program) printCompare(w *distance.Report, r *quality.Report) error {
 		return nil
 	}
 	if !c.Plain {
-		if _, err := fmt.Fprintln(p.app.Out); err != nil {
+		if _, err := fmt.Fprintln(p.app.Text()); err != nil {
 			return cli.OutError(err)
 		}
 	}

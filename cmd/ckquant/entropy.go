@@ -7,6 +7,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/entropy"
+	"ck/internal/plaintext"
 )
 
 const entropyLong = `Says how many bits the weights carry: for each tensor the stored bits of a weight and the entropy of its parts (exponents, mantissas, codes, scales), of order 0. Their ratio is what a lossless coder that knows the frequencies could save.`
@@ -80,7 +81,7 @@ func (p *program) printEntropy(rows []entropyRow, all entropyRow) error {
 			Tensors []entropyRow `json:"tensors"`
 		}{"ck.quant.entropy/1", all.Weights, all.Bits, all.Entropy, rows})
 	}
-	t := cli.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share", "parts"}, Right: []bool{false, false, true, true, true, false}}
+	t := plaintext.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share", "parts"}, Right: []bool{false, false, true, true, true, false}}
 	for _, r := range append(rows, all) {
 		parts := ""
 		for i, q := range r.Parts {

@@ -16,6 +16,7 @@ import (
 	"ck/internal/generate"
 	"ck/internal/imatrix"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 )
 
 // imatrixOptions are the flags of ckquant imatrix.
@@ -220,7 +221,7 @@ func (p *program) printStatistics(m *imatrix.Matrix) error {
 			Layers   []imatrix.LayerStatistics `json:"layers"`
 		}{"ck.quant.imatrix/1", m.Datasets, m.Chunks, m.ChunkSize, list, imatrix.ByLayer(list)})
 	}
-	t := cli.Table{Head: []string{"tensor", "sum", "min", "max", "mean", "active", "entropy", "share", "ZD", "cosine"},
+	t := plaintext.Table{Head: []string{"tensor", "sum", "min", "max", "mean", "active", "entropy", "share", "ZD", "cosine"},
 		Right: []bool{false, true, true, true, true, true, true, true, true, true}}
 	for _, s := range list {
 		t.Rows = append(t.Rows, []string{s.Tensor, fmt.Sprintf("%.4g", s.Sum), fmt.Sprintf("%.3g", s.Min), fmt.Sprintf("%.3g", s.Max), fmt.Sprintf("%.3g", s.Mean),

@@ -13,6 +13,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/humanize"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -199,7 +200,7 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 			p.app.Info("%s %v %s → %s: %d bytes", t.Name, t.Shape, t.From, t.Type, t.Bytes)
 		}
 	}
-	t := cli.Table{Head: []string{"type", "tensors", "bytes", "bits/weight"}, Right: []bool{false, true, true, true}}
+	t := plaintext.Table{Head: []string{"type", "tensors", "bytes", "bits/weight"}, Right: []bool{false, true, true, true}}
 	for _, r := range append(rows, all) {
 		t.Rows = append(t.Rows, []string{r.Type, fmt.Sprint(r.Tensors), fmt.Sprint(r.Bytes), fmt.Sprintf("%.2f", r.Bits)})
 	}

@@ -19,6 +19,7 @@ import (
 	"ck/internal/generate"
 	"ck/internal/gguf"
 	"ck/internal/isa"
+	"ck/internal/plaintext"
 	"ck/internal/quality"
 	"ck/internal/quant"
 )
@@ -292,7 +293,7 @@ func (p *program) keepMeasured(data *measured) error {
 		return err
 	}
 	defer f.Abort()
-	if err := cli.EncodeJSON(f, data); err != nil {
+	if err := plaintext.EncodeJSON(f, data); err != nil {
 		return err
 	}
 	return f.Commit()
@@ -388,7 +389,7 @@ func (p *program) printPlanned(m *gguf.Model, data *measured) error {
 		}
 		return p.app.PrintJSON(doc)
 	}
-	t := cli.Table{Head: []string{"recipe", "MB", "read MB", "KLD", "best MB", "read MB", "KLD"}, Right: []bool{false, true, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"recipe", "MB", "read MB", "KLD", "best MB", "read MB", "KLD"}, Right: []bool{false, true, true, true, true, true, true}}
 	mb := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) }
 	for _, r := range rows {
 		t.Rows = append(t.Rows, []string{r.Name, mb(r.Bytes), mb(r.Read), fmt.Sprintf("%.5f", r.Divergence), mb(r.BestBytes), mb(r.BestRead), fmt.Sprintf("%.5f", r.Best)})

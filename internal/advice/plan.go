@@ -5,10 +5,10 @@ import (
 	"math"
 	"strings"
 
-	"ck/internal/cli"
 	"ck/internal/cost"
 	"ck/internal/humanize"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/quant"
 )
 
@@ -159,7 +159,7 @@ func shellWord(s string) string {
 	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-+=@%:,") == "" && s != "" {
 		return s
 	}
-	if cli.Escape(s) == s {
+	if plaintext.Escape(s) == s {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}
 	var b strings.Builder // what a terminal would obey goes by number, so that the line can be pasted

@@ -9,6 +9,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/output"
+	"ck/internal/plaintext"
 )
 
 // commands of a chat, in the order of /help.
@@ -65,7 +66,7 @@ func (c *Chat) help() error {
 		fmt.Fprint(c.App.Err, cli.Columns(strings.TrimSpace(cmd.name+" "+cmd.args), cmd.text, 21, c.width()))
 	}
 	for line := range strings.Lines(chatHelp) {
-		fmt.Fprintln(c.App.Err, strings.Join(cli.Wrap(strings.TrimSuffix(line, "\n"), c.width()), "\n"))
+		fmt.Fprintln(c.App.Err, strings.Join(plaintext.Wrap(strings.TrimSuffix(line, "\n"), c.width()), "\n"))
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func (c *Chat) system(_ context.Context, text string) error {
 	} else if c.s.System == "" {
 		c.hint("there is no system message")
 	} else {
-		fmt.Fprintln(c.App.Err, string(cli.Printable([]byte(c.s.System))))
+		fmt.Fprintln(c.App.Err, string(plaintext.Printable([]byte(c.s.System))))
 	}
 	return nil
 }

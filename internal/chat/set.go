@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ck/internal/cli"
+	"ck/internal/plaintext"
 )
 
 // settable are the flags that /set changes. They are the command's own, with their checks.
@@ -86,5 +87,5 @@ func (c *Chat) showSetting(f *pflag.Flag) {
 		value = fmt.Sprint(c.Settings.Sample.Seed)
 	}
 	what, _, _ := strings.Cut(f.Usage, ";")
-	fmt.Fprint(cli.TextWriter(c.App.Err), cli.Columns(fmt.Sprintf("%-16s %s", f.Name, cli.Escape(value)), what, 30, c.width()))
+	fmt.Fprint(plaintext.TextWriter(c.App.Err), cli.Columns(fmt.Sprintf("%-16s %s", f.Name, plaintext.Escape(value)), what, 30, c.width()))
 }

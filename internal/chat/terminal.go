@@ -12,6 +12,7 @@ import (
 	"ck/internal/cli"
 	"ck/internal/generate"
 	"ck/internal/output"
+	"ck/internal/plaintext"
 	"ck/internal/prompt"
 )
 
@@ -19,10 +20,10 @@ import (
 func (c *Chat) terminal(ctx context.Context) error {
 	ed := newEditor(c.App, c.History)
 	if !c.App.Common.Quiet {
-		fmt.Fprintf(ed.Out, "%s. /help lists commands, Ctrl-D ends.\n", cli.Escape(c.Model.Name))
+		fmt.Fprintf(ed.Out, "%s. /help lists commands, Ctrl-D ends.\n", plaintext.Escape(c.Model.Name))
 	}
 	if c.First != "" {
-		fmt.Fprintf(ed.Out, "> %s\n", cli.Printable([]byte(c.First)))
+		fmt.Fprintf(ed.Out, "> %s\n", plaintext.Printable([]byte(c.First)))
 		ed.Keep(c.First)
 		if err := c.say(ctx, c.First); err != nil {
 			return err
@@ -90,8 +91,8 @@ func (c *Chat) say(ctx context.Context, text string) error {
 
 func (c *Chat) hint(format string, a ...any) {
 	if !c.App.Common.Quiet {
-		text := "[" + cli.Escape(fmt.Sprintf(format, a...)) + "]"
-		fmt.Fprintln(c.App.Err, strings.Join(cli.Wrap(text, c.width()), "\n"))
+		text := "[" + plaintext.Escape(fmt.Sprintf(format, a...)) + "]"
+		fmt.Fprintln(c.App.Err, strings.Join(plaintext.Wrap(text, c.width()), "\n"))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"ck/internal/isa"
+	"ck/internal/plaintext"
 )
 
 // App is one program.
@@ -226,7 +227,7 @@ func (a *App) reportHint() string {
 
 // panicked reports a panic of the main goroutine: one line that names the place, the stack with -v only.
 func (a *App) panicked(p any) int {
-	text := Escape(strings.TrimSpace(fmt.Sprint(p)))
+	text := plaintext.Escape(strings.TrimSpace(fmt.Sprint(p)))
 	if place := panicPlace(); place != "" {
 		text += " at " + place
 	}
@@ -284,7 +285,7 @@ func (a *App) Interruptible(ctx context.Context) (context.Context, func()) {
 // Warn says something on stderr that the user should know and can act on; -q silences it. JSON documents have it too: see Warnings.
 func (a *App) Warn(format string, args ...any) {
 	prefix := a.Name + ": warning: "
-	text := cutLine(Escape(strings.TrimSpace(fmt.Sprintf(format, args...))), lineBytes-len(prefix))
+	text := cutLine(plaintext.Escape(strings.TrimSpace(fmt.Sprintf(format, args...))), lineBytes-len(prefix))
 	a.warnings = append(a.warnings, text)
 	if !a.Common.Quiet {
 		fmt.Fprintln(a.Err, prefix+text)
@@ -303,11 +304,11 @@ func (a *App) Info(format string, args ...any) {
 
 // Note says on stderr what is neither a warning nor an error.
 func (a *App) Note(format string, args ...any) {
-	fmt.Fprintf(a.Err, "%s: %s\n", a.Name, Escape(strings.TrimSpace(fmt.Sprintf(format, args...))))
+	fmt.Fprintf(a.Err, "%s: %s\n", a.Name, plaintext.Escape(strings.TrimSpace(fmt.Sprintf(format, args...))))
 }
 
 // Text is stdout for text that may hold names and words of others. What a terminal would obey is escaped.
-func (a *App) Text() io.Writer { return TextWriter(a.Out) }
+func (a *App) Text() io.Writer { return plaintext.TextWriter(a.Out) }
 
 // IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 	"syscall"
+
+	"ck/internal/plaintext"
 )
 
 // Exit codes of all programs.
@@ -125,7 +127,7 @@ func Line(err error) string {
 	if i := strings.Index(s, ": "); i > 0 && strings.HasPrefix(s[i+2:], s[:i+2]) {
 		s = s[i+2:]
 	}
-	return Escape(strings.TrimSpace(s))
+	return plaintext.Escape(strings.TrimSpace(s))
 }
 
 // pathHint is what to do about a path that cannot be opened.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"ck/internal/plaintext"
 )
 
 // Progress shows how far long work is: a bar with rate and time left where stderr is a terminal, else one line every ten seconds. It shows
@@ -38,7 +40,7 @@ const (
 
 // NewProgress starts the progress of total units of work. Done must be called.
 func (a *App) NewProgress(what, unit string, total int64) *Progress {
-	p := newProgress(a.Err, a.Name, Escape(what), unit, total, !Color(a.Err), time.Now())
+	p := newProgress(a.Err, a.Name, plaintext.Escape(what), unit, total, !Color(a.Err), time.Now())
 	if a.Common.Quiet {
 		return p
 	}

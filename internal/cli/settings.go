@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"ck/internal/plaintext"
 )
 
 // Setting is a flag's value in force and where it came from.
@@ -321,7 +323,7 @@ func (a *App) printConfig() error {
 			Settings []Setting `json:"settings"`
 		}{"ck.config/1", a.Name, path, list})
 	}
-	t := Table{Head: []string{"key", "value", "source"}}
+	t := plaintext.Table{Head: []string{"key", "value", "source"}}
 	for _, s := range list {
 		t.Rows = append(t.Rows, []string{s.Key, s.Value, s.Source})
 	}
@@ -329,7 +331,7 @@ func (a *App) printConfig() error {
 }
 
 // PrintJSON writes one document and a line end to stdout: see EncodeJSON.
-func (a *App) PrintJSON(v any) error { return OutError(EncodeJSON(a.Out, v)) }
+func (a *App) PrintJSON(v any) error { return OutError(plaintext.EncodeJSON(a.Out, v)) }
 
 // PrintLines prints the rows of a table as --jsonl has them: an object a line, which begins with the schema of such rows. T is a struct
 // without a schema of its own.
@@ -337,7 +339,7 @@ func PrintLines[T any](a *App, schema string, rows []T) error {
 	var out bytes.Buffer
 	for _, r := range rows {
 		var b bytes.Buffer
-		if err := EncodeJSON(&b, r); err != nil {
+		if err := plaintext.EncodeJSON(&b, r); err != nil {
 			return err
 		}
 		rest := bytes.TrimPrefix(b.Bytes(), []byte("{"))

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 	"ck/internal/topo"
 )
@@ -137,8 +137,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: does not say what it reads", r.ID)
 		}
 		for line := range strings.SplitSeq(f.Mend, "\n") {
-			if cli.Width(line) > 70 {
-				t.Errorf("%s: %q has %d columns; 80 less the indent are 70", r.ID, line, cli.Width(line))
+			if plaintext.Width(line) > 70 {
+				t.Errorf("%s: %q has %d columns; 80 less the indent are 70", r.ID, line, plaintext.Width(line))
 			}
 		}
 		if f.Effect == "" || f.Mend == "" || f.Severity != r.Severity || !strings.Contains(f.What+"; "+f.Effect, c.what) {

@@ -7,6 +7,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/generate"
+	"ck/internal/plaintext"
 )
 
 // Reasoning on a terminal is faint; each piece ends what it began, so that nothing stays so when the program is stopped.
@@ -67,7 +68,7 @@ func (w *Text) think(text []byte) error {
 		return w.Add(text)
 	}
 	w.last = text[len(text)-1]
-	text = cli.Printable(text)
+	text = plaintext.Printable(text)
 	// Whole lines: a terminal's own line ends are not faint.
 	return w.raw(faint + string(bytes.ReplaceAll(text, []byte("\n"), []byte(faintEnd+"\n"+faint))) + faintEnd)
 }
@@ -113,7 +114,7 @@ func PrintText(out *os.File, text string, newline bool) error {
 // write writes text; to a terminal without control characters, which a model must not be able to send there.
 func write(out *os.File, text []byte) error {
 	if cli.IsTerminal(out) {
-		text = cli.Printable(text)
+		text = plaintext.Printable(text)
 	}
 	_, err := out.Write(text)
 	return err

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"ck/internal/cli"
 	"ck/internal/findings"
+	"ck/internal/plaintext"
 )
 
 // WriteReport prints the findings, then what was measured, then the counts.
@@ -31,7 +31,7 @@ func WriteReport(w io.Writer, r *findings.Report, plain bool, columns int) error
 		}
 		b.WriteString("\n")
 	}
-	if _, err := w.Write(cli.Printable([]byte(b.String()))); err != nil {
+	if _, err := w.Write(plaintext.Printable([]byte(b.String()))); err != nil {
 		return err
 	}
 	if err := writeSections(w, sections, false, columns); err != nil {
@@ -47,7 +47,7 @@ func WriteReport(w io.Writer, r *findings.Report, plain bool, columns int) error
 		ids  []string
 	}{{"not told here: ", r.Unknown}, {"not measured: ", r.Skipped}} {
 		if len(x.ids) > 0 {
-			b.WriteString(strings.Join(cli.Wrap(x.what+strings.Join(x.ids, ", "), end), "\n") + "\n")
+			b.WriteString(strings.Join(plaintext.Wrap(x.what+strings.Join(x.ids, ", "), end), "\n") + "\n")
 		}
 	}
 	_, err := io.WriteString(w, b.String())

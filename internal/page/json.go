@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"ck/internal/cli"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -48,7 +48,7 @@ func WriteJSON(w io.Writer, s *topo.Survey, root string) error {
 	if b, err = snakeKeys(b); err != nil {
 		return err
 	}
-	return cli.EncodeJSON(w, json.RawMessage(b))
+	return plaintext.EncodeJSON(w, json.RawMessage(b))
 }
 
 // snakeKeys rewrites the keys of all objects of a JSON document. Their order stays.

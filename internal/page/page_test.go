@@ -9,8 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"ck/internal/cli"
 	"ck/internal/findings"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 	"ck/internal/testkit"
 	"ck/internal/topo"
@@ -79,8 +79,8 @@ func TestTrees(t *testing.T) {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(narrow.String()) {
-				if cli.Width(line) > 81 {
-					t.Errorf("%d columns of 80: %q", cli.Width(line)-1, line)
+				if plaintext.Width(line) > 81 {
+					t.Errorf("%d columns of 80: %q", plaintext.Width(line)-1, line)
 				}
 			}
 			checkJSON(t, &s)

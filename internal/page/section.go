@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 )
 
 // A section is a part of the page: facts, then tables. People read it indented and wrapped, programs (--plain) as one fact a line.
 type section struct {
 	name   string
 	facts  []fact
-	tables []cli.Table
+	tables []plaintext.Table
 }
 
 // A fact is a line of a section. One with parts is a thing with several properties: one line for people, one for each part with --plain.
@@ -32,14 +32,14 @@ func (sec *section) add(name, value string) {
 }
 
 // addTable appends a table, unless it is empty.
-func (sec *section) addTable(t cli.Table) {
+func (sec *section) addTable(t plaintext.Table) {
 	if len(t.Rows) > 0 {
 		sec.tables = append(sec.tables, t)
 	}
 }
 
 // tableSection is a section of one table.
-func tableSection(name string, t cli.Table) section {
+func tableSection(name string, t plaintext.Table) section {
 	sec := section{name: name}
 	sec.addTable(t)
 	return sec
@@ -91,7 +91,7 @@ func (sec *section) write(w io.Writer, columns int) error {
 	b.WriteString(sec.name + "\n")
 	label := 0
 	for _, f := range sec.facts {
-		label = max(label, min(24, cli.Width(f.name)))
+		label = max(label, min(24, plaintext.Width(f.name)))
 	}
 	for i := 0; i < len(sec.facts); {
 		f := sec.facts[i]
@@ -120,7 +120,7 @@ func (sec *section) write(w io.Writer, columns int) error {
 			b.WriteString("  " + line)
 		}
 	}
-	_, err := w.Write(cli.Printable([]byte(b.String())))
+	_, err := w.Write(plaintext.Printable([]byte(b.String())))
 	return err
 }
 
@@ -129,10 +129,10 @@ func (sec *section) writePlain(w io.Writer) error {
 	var b strings.Builder
 	for _, f := range sec.facts {
 		if f.value != "" {
-			fmt.Fprintf(&b, "%s %s\t%s\n", sec.name, cli.Escape(f.name), cli.Escape(f.value))
+			fmt.Fprintf(&b, "%s %s\t%s\n", sec.name, plaintext.Escape(f.name), plaintext.Escape(f.value))
 		}
 		for _, part := range f.parts {
-			fmt.Fprintf(&b, "%s %s %s\t%s\n", sec.name, cli.Escape(f.name), cli.Escape(part.name), cli.Escape(part.value))
+			fmt.Fprintf(&b, "%s %s %s\t%s\n", sec.name, plaintext.Escape(f.name), plaintext.Escape(part.name), plaintext.Escape(part.value))
 		}
 	}
 	for i := range sec.tables {
@@ -140,7 +140,7 @@ func (sec *section) writePlain(w io.Writer) error {
 			return err
 		}
 	}
-	_, err := w.Write(cli.Printable([]byte(b.String())))
+	_, err := w.Write(plaintext.Printable([]byte(b.String())))
 	return err
 }
 
@@ -169,11 +169,11 @@ func writeSections(w io.Writer, all []section, plain bool, columns int) error {
 // item writes a label and, beside it, a text that is wrapped at words. The text begins in the column indent+label and ends before the
 // column end.
 func item(b *strings.Builder, indent, label int, name, text string, end int) {
-	if cli.Width(name) >= label { // too long to stand beside it
+	if plaintext.Width(name) >= label { // too long to stand beside it
 		b.WriteString(strings.Repeat(" ", indent) + name + "\n")
 		name = ""
 	}
-	for i, line := range cli.Wrap(text, end-indent-label) {
+	for i, line := range plaintext.Wrap(text, end-indent-label) {
 		if i > 0 {
 			name = ""
 		}
@@ -182,8 +182,8 @@ func item(b *strings.Builder, indent, label int, name, text string, end int) {
 }
 
 // table makes a table of columns; those of numbers are marked with a leading ">".
-func table(heads ...string) cli.Table {
-	var t cli.Table
+func table(heads ...string) plaintext.Table {
+	var t plaintext.Table
 	for _, h := range heads {
 		h, right := strings.CutPrefix(h, ">")
 		t.Head, t.Right = append(t.Head, h), append(t.Right, right)
@@ -193,5 +193,5 @@ func table(heads ...string) cli.Table {
 
 // pad fills s with blanks to so many columns; one blank follows in any case.
 func pad(s string, columns int) string {
-	return s + strings.Repeat(" ", max(1, columns-cli.Width(s)))
+	return s + strings.Repeat(" ", max(1, columns-plaintext.Width(s)))
 }

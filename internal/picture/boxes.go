@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"ck/internal/cli"
+	"ck/internal/plaintext"
 )
 
 // A sheet is a canvas for boxes. Places and sizes are in points, from the upper left corner.
@@ -53,7 +53,7 @@ func (g *sheet) rect(x, y, w, h, radius float64, fill, stroke string) {
 
 // text writes s with its baseline at y; x is its left end, its middle or its right end as align is 0, 0.5 or 1.
 func (g *sheet) text(x, y, size, align float64, fill, s string) {
-	s = cli.Escape(s)
+	s = plaintext.Escape(s)
 	g.SetColor(tint(fill))
 	g.FillString(face(size), g.at(x-align*textWidth(s, size), y), s)
 }

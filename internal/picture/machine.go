@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -102,7 +102,7 @@ func fewOuters(sc *scene) []outer {
 
 // heading is the machine's name and what it has.
 func (p *painter) heading(sc *scene) block {
-	lines := append([]string{sc.sub}, cli.Wrap(strings.Join(sc.common, ", "), 120)...)
+	lines := append([]string{sc.sub}, plaintext.Wrap(strings.Join(sc.common, ", "), 120)...)
 	b := block{w: textWidth(sc.title, 20), h: 26 + lineH*float64(len(lines))}
 	for _, l := range lines {
 		b.w = max(b.w, textWidth(l, 12))

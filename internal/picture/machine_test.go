@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"ck/internal/cli"
+	"ck/internal/plaintext"
 	"ck/internal/testkit"
 	"ck/internal/topo"
 )
@@ -62,7 +62,7 @@ func checkDrawings(t *testing.T, s *topo.Survey) {
 			t.Errorf("a drawing of %d lines at %d columns", n, columns)
 		}
 		for line := range strings.Lines(text) {
-			if w := cli.Width(strings.TrimSuffix(line, "\n")); columns >= 80 && w > columns {
+			if w := plaintext.Width(strings.TrimSuffix(line, "\n")); columns >= 80 && w > columns {
 				t.Errorf("%d columns instead of %d: %s", w, columns, line)
 				break
 			}

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -36,8 +36,8 @@ func MachineText(w io.Writer, s *topo.Survey, columns int, ascii bool) error {
 		}
 		boxes = append(boxes, b)
 	}
-	out := append(cli.Wrap(sc.title, columns), cli.Wrap(sc.sub, columns)...)
-	for _, line := range cli.Wrap(strings.Join(sc.common, ", "), columns) {
+	out := append(plaintext.Wrap(sc.title, columns), plaintext.Wrap(sc.sub, columns)...)
+	for _, line := range plaintext.Wrap(strings.Join(sc.common, ", "), columns) {
 		if line != "" {
 			out = append(out, line)
 		}
@@ -46,7 +46,7 @@ func MachineText(w io.Writer, s *topo.Survey, columns int, ascii bool) error {
 	out = append(out, memoryText(sc.loose, columns)...)
 	out = append(out, legend(s, columns)...)
 	out = append(out, distanceText(s, columns)...)
-	text := string(cli.Printable([]byte(strings.Join(out, "\n") + "\n")))
+	text := string(plaintext.Printable([]byte(strings.Join(out, "\n") + "\n")))
 	if ascii {
 		text = asciiOf.Replace(text)
 	}
@@ -128,11 +128,11 @@ func groupLines(s *topo.Survey, groups []coreGroup, limit int) []string {
 		line := ""
 		for _, g := range groups[i:j] {
 			for k, c := range g.cores {
-				switch full := cli.Width(line) >= min(32, limit); {
+				switch full := plaintext.Width(line) >= min(32, limit); {
 				case full && line != "":
 					lines = append(lines, line)
 					line = ""
-				case k == 0 && line != "" && cli.Width(line)+1+len(g.cores) > min(40, limit):
+				case k == 0 && line != "" && plaintext.Width(line)+1+len(g.cores) > min(40, limit):
 					lines = append(lines, line)
 					line = ""
 				case k == 0 && line != "":
@@ -179,7 +179,7 @@ func legend(s *topo.Survey, columns int) []string {
 	var lines []string
 	line := parts[0]
 	for _, p := range parts[1:] {
-		if cli.Width(line)+3+cli.Width(p) > columns {
+		if plaintext.Width(line)+3+plaintext.Width(p) > columns {
 			lines = append(lines, line)
 			line = p
 			continue
@@ -234,9 +234,9 @@ func flow(boxes []textBox, columns int) []string {
 
 // width is that of the box's content.
 func (b *textBox) width() int {
-	w := cli.Width(b.title) + 2
+	w := plaintext.Width(b.title) + 2
 	for _, l := range b.lines {
-		w = max(w, cli.Width(l))
+		w = max(w, plaintext.Width(l))
 	}
 	return w
 }
@@ -245,11 +245,11 @@ func (b *textBox) width() int {
 func (b *textBox) row(y, inner, height int) string {
 	switch {
 	case y == -1:
-		return "┌ " + b.title + " " + strings.Repeat("─", inner-cli.Width(b.title)) + "┐"
+		return "┌ " + b.title + " " + strings.Repeat("─", inner-plaintext.Width(b.title)) + "┐"
 	case y == height:
 		return "└" + strings.Repeat("─", inner+2) + "┘"
 	case y < len(b.lines):
-		return "│ " + b.lines[y] + strings.Repeat(" ", inner-cli.Width(b.lines[y])) + " │"
+		return "│ " + b.lines[y] + strings.Repeat(" ", inner-plaintext.Width(b.lines[y])) + " │"
 	}
 	return "│" + strings.Repeat(" ", inner+2) + "│"
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -147,7 +147,7 @@ func orUnknown(model string) string {
 	if model == "" {
 		return "CPU not told"
 	}
-	return cli.Escape(model)
+	return plaintext.Escape(model)
 }
 
 func packageTitle(id int) string {

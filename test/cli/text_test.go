@@ -201,19 +201,19 @@ func hostileRow(t *testing.T, bin, dir string) string {
 }
 
 // printsItself are the files of cmd and of the packages that print for it that write to stdout or stderr other than through Text, Note, Warn, Table and PrintJSON, and why they
-// may. A new place is a new row; text of others in it goes through cli.Escape or cli.Printable.
+// may. A new place is a new row; text of others in it goes through plaintext.Escape or plaintext.Printable.
 var printsItself = map[string]string{
-	"cmd/ckbench/compare.go":        "hands stdout to format.Table, which prints cli.Table",
-	"cmd/ckbench/machine.go":        "hands stdout to format.Table, which prints cli.Table",
-	"cmd/ckbench/run.go":            "hands stdout to the formats of results, whose tables are cli.Table and whose data are quoted",
-	"cmd/ckbench/sweep.go":          "hands stdout to format.Table, which prints cli.Table",
-	"cmd/cktopo/show.go":            "hands stdout to internal/page, whose tables are cli.Table and whose JSON is quoted",
+	"cmd/ckbench/compare.go":        "hands stdout to format.Table, which prints plaintext.Table",
+	"cmd/ckbench/machine.go":        "hands stdout to format.Table, which prints plaintext.Table",
+	"cmd/ckbench/run.go":            "hands stdout to the formats of results, whose tables are plaintext.Table and whose data are quoted",
+	"cmd/ckbench/sweep.go":          "hands stdout to format.Table, which prints plaintext.Table",
+	"cmd/cktopo/show.go":            "hands stdout to internal/page, whose tables are plaintext.Table and whose JSON is quoted",
 	"cmd/ckrun/chat.go":             "hands stderr to output.PrintStat, which writes numbers only",
 	"cmd/ckrun/complete.go":         "hands stdout to internal/output",
 	"cmd/ckrun/tokens.go":           "hands stdout to internal/output",
-	"internal/output/generation.go": "text of a model goes to pipes as it is, to terminals through cli.Printable; ids",
-	"internal/chat/terminal.go":     "hints and errors through cli.Escape, cli.Printable",
-	"internal/chat/commands.go":     "our own help; the system message through cli.Printable",
+	"internal/output/generation.go": "text of a model goes to pipes as it is, to terminals through plaintext.Printable; ids",
+	"internal/chat/terminal.go":     "hints and errors through plaintext.Escape, plaintext.Printable",
+	"internal/chat/commands.go":     "our own help; the system message through plaintext.Printable",
 	"internal/chat/editor.go":       "the line editor shows what is typed",
 	"internal/chat/lines.go":        "hands stdout to internal/output",
 }
@@ -252,7 +252,7 @@ func TestNothingPrintsBeside(t *testing.T) {
 			}
 			for _, x := range append([]ast.Expr{call.Fun}, call.Args...) {
 				if isOutput(x) {
-					t.Errorf("%s: prints to stdout or stderr by itself; use Text, Note, Warn, Table or PrintJSON of internal/cli, or say in printsItself why not", fset.Position(x.Pos()))
+					t.Errorf("%s: prints to stdout or stderr by itself; use Text, Note, Warn or PrintJSON of internal/cli, plaintext.Table, or say in printsItself why not", fset.Position(x.Pos()))
 				}
 			}
 			return true
@@ -286,7 +286,9 @@ func safeSink(call *ast.CallExpr) bool {
 	case !ok:
 		return lastName(call.Fun) == "writeTable" || lastName(call.Fun) == "newWriter" || lastName(call.Fun) == "writeJSON"
 	case lastName(s.X) == "cli":
-		return s.Sel.Name == "IsTerminal" || s.Sel.Name == "Color" || s.Sel.Name == "TextWriter" || s.Sel.Name == "EncodeJSON" || s.Sel.Name == "OutError" && len(call.Args) == 1 && safeArg(call.Args[0])
+		return s.Sel.Name == "IsTerminal" || s.Sel.Name == "Color" || s.Sel.Name == "OutError" && len(call.Args) == 1 && safeArg(call.Args[0])
+	case lastName(s.X) == "plaintext":
+		return s.Sel.Name == "TextWriter" || s.Sel.Name == "EncodeJSON"
 	default:
 		return s.Sel.Name == "Write" && len(call.Args) == 2 && !isOutput(s.X) // Table.Write(w, plain)
 	}

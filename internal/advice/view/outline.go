@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"ck/internal/advice"
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 )
 
 // notYet says plainly what the plan is not.
@@ -30,7 +30,7 @@ func (r outline) write(w io.Writer, plain bool, columns int) error {
 	if !plain {
 		p := plan{&advice.Plan{Machine: r.Machine}}
 		for _, line := range []string{r.modelLine(), p.machineLine(), r.notYet()} {
-			if _, err := fmt.Fprintln(w, strings.Join(cli.Wrap(cli.Escape(line), columns), "\n")); err != nil {
+			if _, err := fmt.Fprintln(w, strings.Join(plaintext.Wrap(plaintext.Escape(line), columns), "\n")); err != nil {
 				return err
 			}
 		}
@@ -56,16 +56,16 @@ func (r outline) tables(plain bool) []planTable {
 		}
 		return humanize.TokenRate(x)
 	}
-	memory := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}, Rows: [][]string{
+	memory := plaintext.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}, Rows: [][]string{
 		{"weights", humanize.Bytes(r.File), humanize.Count(r.Model.Params) + " parameters as " + r.Model.Type},
 		{"KV cache", humanize.Bytes(r.KV), fmt.Sprintf("%s of %s in %s, windows counted as such", humanize.Plural(r.Use.Rows, "sequence"), humanize.Plural(r.Use.Context, "position"), r.Use.KV)},
 		{"needed", humanize.Bytes(r.Need), fitsText(r.Fits, "fits", "does not fit") + capText(r.Machine.MemoryCap) + "; buffers come on top"}}}
-	speed := cli.Table{Head: []string{"phase", "at the read rate", "no program above", "rests on"}, Right: []bool{false, true, true, false}, Rows: [][]string{
+	speed := plaintext.Table{Head: []string{"phase", "at the read rate", "no program above", "rests on"}, Right: []bool{false, true, true, false}, Rows: [][]string{
 		{"decode, " + humanize.Plural(r.Use.Rows, "row"), atRate(r.AtRate), atRate(r.DecodeBound), fmt.Sprintf("each walk reads %s", humanize.Bytes(int64(r.Read)))},
 		{fmt.Sprintf("prefill %d", r.Use.Prompt), "-", atRate(r.PromptBound), fmt.Sprintf("%.3g operations, attention and logits left out", r.Ops)}}}
 	out := []planTable{{"Memory", memory}, {"Tokens/s at most", speed}}
 	if plain {
-		out = append([]planTable{{"", cli.Table{Head: []string{"model", "runs", "lacks"}, Rows: [][]string{{r.Model.Name + ", " + r.Model.Type, "no", r.Lacks}}}}}, out...)
+		out = append([]planTable{{"", plaintext.Table{Head: []string{"model", "runs", "lacks"}, Rows: [][]string{{r.Model.Name + ", " + r.Model.Type, "no", r.Lacks}}}}}, out...)
 	}
 	return out
 }
@@ -79,7 +79,7 @@ func WriteOutlines(w io.Writer, d *advice.Document, short, quiet, plain bool, co
 		case short && quiet:
 		case short:
 			text := fmt.Sprintf("# %s, %s on %s: %s, %s", r.Model.Name, r.Model.Type, r.Machine.Name, humanize.Bytes(r.Need), fitsText(r.Fits, "fits", "does not fit")+capText(r.Machine.MemoryCap))
-			_, err = fmt.Fprintln(w, cli.Escape(text))
+			_, err = fmt.Fprintln(w, plaintext.Escape(text))
 		default:
 			if i > 0 && !plain {
 				_, err = fmt.Fprintln(w)

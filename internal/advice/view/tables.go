@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"ck/internal/advice"
-	"ck/internal/cli"
 	"ck/internal/cost"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 )
 
 func (p plan) weights() planTable {
-	t := cli.Table{Head: []string{"weights", "parameters", "file", "panels"}, Right: []bool{false, true, true, true}}
+	t := plaintext.Table{Head: []string{"weights", "parameters", "file", "panels"}, Right: []bool{false, true, true, true}}
 	for _, x := range p.Memory.Parts {
 		if x.Params > 0 {
 			panels := "-" // read from the file
@@ -26,7 +26,7 @@ func (p plan) weights() planTable {
 
 func (p plan) memory() planTable {
 	m := p.Memory
-	t := cli.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
+	t := plaintext.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
 	t.Rows = [][]string{
 		{"panels", humanize.Bytes(m.Panels), "weights, as they are multiplied"},
 		{"KV cache", humanize.Bytes(m.KV), fmt.Sprintf("%s of %s in %s, %s each position", humanize.Plural(p.Use.Rows, "sequence"), humanize.Plural(p.Use.Context, "position"), p.Use.KV, humanize.Bytes(m.KVPosition))},
@@ -58,7 +58,7 @@ func capText(n int64) string {
 }
 
 func (p plan) layouts() planTable {
-	t := cli.Table{Head: []string{"KV heads", "number"}, Right: []bool{false, true}}
+	t := plaintext.Table{Head: []string{"KV heads", "number"}, Right: []bool{false, true}}
 	for _, k := range cost.CacheTypes {
 		t.Head, t.Right = append(t.Head, k.String()), append(t.Right, true)
 	}
@@ -78,7 +78,7 @@ func (p plan) layouts() planTable {
 }
 
 func (p plan) placement() planTable {
-	t := cli.Table{Head: []string{"node", "cores", "weights", "KV heads", "KV cache", "memory"}, Right: []bool{false, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"node", "cores", "weights", "KV heads", "KV cache", "memory"}, Right: []bool{false, true, true, true, true, true}}
 	for _, x := range p.Placement {
 		heads, mem := fmt.Sprint(x.KVHeads), "-"
 		if x.KVHeads == 0 {
@@ -94,9 +94,9 @@ func (p plan) placement() planTable {
 
 func (p plan) speed() planTable {
 	if p.Prefill == nil {
-		return planTable{"Speed", cli.Table{Head: []string{"speed", "why"}, Rows: [][]string{{"not known", p.NoSpeed}}}}
+		return planTable{"Speed", plaintext.Table{Head: []string{"speed", "why"}, Rows: [][]string{{"not known", p.NoSpeed}}}}
 	}
-	t := cli.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit"}, Right: []bool{false, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"phase", "tokens/s", "low", "high", "bound", "time", "limit"}, Right: []bool{false, true, true, true, true, true}}
 	for _, x := range p.phases() {
 		f := x.f
 		t.Rows = append(t.Rows, []string{x.name, humanize.TokenRate(f.Expected), humanize.TokenRate(f.Low), humanize.TokenRate(f.High), humanize.TokenRate(f.Bound), humanize.Seconds(f.Seconds), limit(f)})
@@ -120,7 +120,7 @@ func (p plan) phases() []phase {
 
 // times is where the time goes.
 func (p plan) times() planTable {
-	t := cli.Table{Head: []string{"phase", "matmuls", "attention", "other steps", "barriers", "reads", "computes"}, Right: []bool{false, true, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"phase", "matmuls", "attention", "other steps", "barriers", "reads", "computes"}, Right: []bool{false, true, true, true, true, true, true}}
 	for _, x := range p.phases() {
 		f := x.f
 		t.Rows = append(t.Rows, []string{x.name, humanize.Seconds(f.Matmul), humanize.Seconds(f.Attention), humanize.Seconds(f.Elementwise), humanize.Seconds(f.Meetings),
@@ -156,7 +156,7 @@ func (c claim) verdict() string {
 const claimsTitle = "Claims, beside what all cores and channels do at most; a token takes 2 operations for each parameter"
 
 func (p plan) claims() planTable {
-	t := cli.Table{Head: []string{"claim", "needs", "there is", "verdict"}, Right: []bool{false, true, true}}
+	t := plaintext.Table{Head: []string{"claim", "needs", "there is", "verdict"}, Right: []bool{false, true, true}}
 	for _, c := range p.Claims {
 		c := claim{c}
 		t.Rows = append(t.Rows, []string{c.Claim, c.needText(), c.hasText(), c.verdict()})
@@ -165,7 +165,7 @@ func (p plan) claims() planTable {
 }
 
 func (p plan) networks() planTable {
-	t := cli.Table{Head: []string{"network", "decode, a walk", "prompt", "gradients, a step"}, Right: []bool{false, true, true, true}}
+	t := plaintext.Table{Head: []string{"network", "decode, a walk", "prompt", "gradients, a step"}, Right: []bool{false, true, true, true}}
 	for _, n := range p.Networks {
 		t.Rows = append(t.Rows, []string{n.Network, humanize.Seconds(n.Decode), humanize.Seconds(n.Prompt), humanize.Seconds(n.Gradients)})
 	}
@@ -188,7 +188,7 @@ func (p plan) training() planTable {
 	if x.LoRAFits != nil && !*x.LoRAFits {
 		one = "-"
 	}
-	t := cli.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak of " + p.Machine.Tier, "no program above"},
+	t := plaintext.Table{Head: []string{"fine-tuning", "memory", "verdict", "machines of this memory", "tokens/s at the peak of " + p.Machine.Tier, "no program above"},
 		Right: []bool{false, true, false, true, true, true}}
 	t.Rows = [][]string{
 		{"full, Adam", humanize.Bytes(x.Full + x.Activations), fitsText(x.FullFits, "fits", "does not fit") + capText(p.Machine.MemoryCap), machines, at(x.FullRate), at(x.FullBound)},

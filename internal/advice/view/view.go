@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"ck/internal/advice"
-	"ck/internal/cli"
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 )
 
 // plan is a plan that is written.
@@ -33,7 +33,7 @@ func fitsText(b *bool, yes, no string) string {
 // planTable is a table with its title.
 type planTable struct {
 	title string
-	cli.Table
+	plaintext.Table
 }
 
 // Write prints the plans: what they say in short where there are several, then each in full. Tables that say what the same table said for
@@ -53,7 +53,7 @@ func Write(w io.Writer, d *advice.Document, plain bool, columns int) error {
 				fmt.Fprintln(w)
 			}
 			for _, line := range []string{p.modelLine(), p.machineLine()} {
-				if _, err := fmt.Fprintln(w, strings.Join(cli.Wrap(cli.Escape(line), columns), "\n")); err != nil {
+				if _, err := fmt.Fprintln(w, strings.Join(plaintext.Wrap(plaintext.Escape(line), columns), "\n")); err != nil {
 					return err
 				}
 			}
@@ -71,7 +71,7 @@ func Write(w io.Writer, d *advice.Document, plain bool, columns int) error {
 					continue
 				}
 				said[s.title] = text
-				fmt.Fprintf(w, "\n%s\n", strings.Join(cli.Wrap(s.title, columns), "\n"))
+				fmt.Fprintf(w, "\n%s\n", strings.Join(plaintext.Wrap(s.title, columns), "\n"))
 			}
 			if s.title != toType { // lines to paste stay whole
 				s.Columns = columns
@@ -110,7 +110,7 @@ func WriteShort(w io.Writer, d *advice.Document, quiet bool) error {
 				text += fmt.Sprintf("; %s tokens/s (%s to %s), a prompt of %d tokens in %s", humanize.TokenRate(p.Decode.Expected), humanize.TokenRate(p.Decode.Low), humanize.TokenRate(p.Decode.High),
 					p.Use.Prompt, humanize.Seconds(p.Prefill.Seconds))
 			}
-			if _, err := fmt.Fprintln(w, cli.Escape(text)); err != nil {
+			if _, err := fmt.Fprintln(w, plaintext.Escape(text)); err != nil {
 				return err
 			}
 		}
@@ -138,9 +138,9 @@ func (p plan) best() string {
 // compare is the table of all plans, and that of all claims.
 func compare(w io.Writer, d *advice.Document, columns int) error {
 	use := d.Plans[0].Use
-	t := cli.Table{Head: []string{"machine", "type", "memory", "fits", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
+	t := plaintext.Table{Head: []string{"machine", "type", "memory", "fits", "prompt", "no program below", "decode tokens/s", "low", "high", "no program above"},
 		Right: []bool{false, false, true, false, true, true, true, true, true, true}}
-	c := cli.Table{Head: []string{"claim", "needs", "machine", "type", "there is", "verdict"}, Right: []bool{false, true, false, false, true}}
+	c := plaintext.Table{Head: []string{"claim", "needs", "machine", "type", "there is", "verdict"}, Right: []bool{false, true, false, false, true}}
 	for i := range d.Plans {
 		p := plan{&d.Plans[i]}
 		row := []string{p.Machine.Name, p.Model.Type, humanize.Bytes(p.Memory.Need), fits(&p.Memory), "-", "-", "-", "-", "-", "-"}
@@ -201,7 +201,7 @@ func (p plan) sections(claims bool) []planTable {
 		out = append(out, p.placement())
 	}
 	out = append(out, p.training(), p.networks())
-	t := cli.Table{Head: []string{"for", "line"}}
+	t := plaintext.Table{Head: []string{"for", "line"}}
 	for _, c := range p.Commands {
 		t.Rows = append(t.Rows, []string{c.For, c.Line})
 	}

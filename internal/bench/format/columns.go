@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"ck/internal/bench"
-	"ck/internal/cli"
+	"ck/internal/plaintext"
 )
 
 // columns are the fields of csv and sql: those of llama-bench by their names, then ours.
@@ -94,7 +94,7 @@ func plainText(v any) string {
 	case float64:
 		return strconv.FormatFloat(v, 'g', 8, 64)
 	}
-	return cli.Escape(fmt.Sprint(v))
+	return plaintext.Escape(fmt.Sprint(v))
 }
 
 func (x *Writer) sql(r *bench.Result) error {
@@ -122,7 +122,7 @@ func (x *Writer) sql(r *bench.Result) error {
 // configuration: what differs between two programs would keep benchstat from comparing them.
 func (x *Writer) gobench(r *bench.Result) error {
 	if x.n == 1 {
-		if _, err := fmt.Fprintf(x.w, "goos: %s\ngoarch: %s\npkg: ck\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, cli.Escape(r.CPUInfo)); err != nil {
+		if _, err := fmt.Fprintf(x.w, "goos: %s\ngoarch: %s\npkg: ck\ncpu: %s\n", runtime.GOOS, runtime.GOARCH, plaintext.Escape(r.CPUInfo)); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (x *Writer) gobench(r *bench.Result) error {
 			return '-'
 		}
 		return c
-	}, cli.Escape(r.ModelType))
+	}, plaintext.Escape(r.ModelType))
 	test := strings.ReplaceAll(r.Test, " @ ", "@")
 	tokens := r.Prompt + r.Gen*r.Rows
 	ablate := ""

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"ck/internal/bench"
-	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 )
 
 // Names are the formats that people name.
@@ -30,7 +30,7 @@ type Writer struct {
 
 // NewWriter prints to w in one of Names, or Plain; ablate is whether results without something come, too.
 func NewWriter(w io.Writer, format string, ablate bool) *Writer {
-	return &Writer{w: cli.TextWriter(w), format: format, ablate: ablate}
+	return &Writer{w: plaintext.TextWriter(w), format: format, ablate: ablate}
 }
 
 // Row prints a result.
@@ -44,7 +44,7 @@ func (x *Writer) Row(r *bench.Result) error {
 	case "csv":
 		return x.csv(r)
 	case "jsonl":
-		return cli.EncodeJSON(x.w, r)
+		return plaintext.EncodeJSON(x.w, r)
 	case "sql":
 		return x.sql(r)
 	case "gobench":
@@ -63,7 +63,7 @@ func (x *Writer) End() error {
 	for _, r := range x.all {
 		doc.Host, r.Host = r.Host, nil // once is enough
 	}
-	return cli.EncodeJSON(x.w, doc)
+	return plaintext.EncodeJSON(x.w, doc)
 }
 
 // runDoc is the document of --output json.
@@ -125,7 +125,7 @@ func (x *Writer) plain(r *bench.Result) error {
 	for i := len(order); i < len(cells); i++ {
 		order = append(order, i)
 	}
-	t := cli.Table{Rows: [][]string{{}}}
+	t := plaintext.Table{Rows: [][]string{{}}}
 	for _, i := range order {
 		t.Head, t.Rows[0] = append(t.Head, columns[i].name), append(t.Rows[0], cells[i])
 	}
@@ -156,7 +156,7 @@ func (x *Writer) markdown(r *bench.Result) error {
 func markdownLine(columns []markdownColumn, cells []string) string {
 	s := "|"
 	for i, c := range cells {
-		c = cli.Escape(c)
+		c = plaintext.Escape(c)
 		pad := strings.Repeat(" ", max(0, columns[i].width-len([]rune(c))))
 		if columns[i].right {
 			s += " " + pad + c + " |"

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"ck/internal/bench"
-	"ck/internal/cli"
 	"ck/internal/compare"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 )
 
@@ -192,7 +192,7 @@ func TestPlainNames(t *testing.T) {
 	d := sampleResult(25)
 	d.Ablate = "fuse"
 	text := printed(t, Plain, a, b, c, d)
-	table := cli.Table{Head: []string{"level", "threads", "GB/s"}, Rows: [][]string{{"L1", "1", "90"}, {"L1", "2", "180"}, {"L2", "1", "60"}}}
+	table := plaintext.Table{Head: []string{"level", "threads", "GB/s"}, Rows: [][]string{{"L1", "1", "90"}, {"L1", "2", "180"}, {"L2", "1", "60"}}}
 	var out bytes.Buffer
 	if err := Table(&table, &out, true, 2); err != nil {
 		t.Fatal(err)

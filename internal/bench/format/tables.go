@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"ck/internal/bench"
-	"ck/internal/cli"
 	"ck/internal/measure"
+	"ck/internal/plaintext"
 	"ck/internal/probe"
 )
 
@@ -34,11 +34,11 @@ func Interval(s measure.Series) string {
 
 // Table writes a table whose rows the first columns together name, names of them. The plain form names each row by all of them:
 // "L1 (threads 2) GB/s<TAB>100".
-func Table(t *cli.Table, w io.Writer, plain bool, names int) error {
+func Table(t *plaintext.Table, w io.Writer, plain bool, names int) error {
 	if !plain || names == 1 {
 		return t.Write(w, plain)
 	}
-	named := cli.Table{Head: t.Head}
+	named := plaintext.Table{Head: t.Head}
 	for _, r := range t.Rows {
 		var more []string
 		for i := 1; i < names; i++ {
@@ -71,7 +71,7 @@ func BandwidthCells(rows []probe.Bandwidth) [][]string {
 func Steps(w io.Writer, all []*bench.Result, plain bool) error {
 	for _, r := range all {
 		phase := ""
-		var t *cli.Table
+		var t *plaintext.Table
 		flush := func() error {
 			if t == nil {
 				return nil
@@ -85,11 +85,11 @@ func Steps(w io.Writer, all []*bench.Result, plain bool) error {
 				}
 				phase = s.Phase
 				if !plain {
-					if _, err := fmt.Fprintf(w, "\n%s, %d threads: %s\n", cli.Escape(r.Name()), r.Threads, phase); err != nil {
+					if _, err := fmt.Fprintf(w, "\n%s, %d threads: %s\n", plaintext.Escape(r.Name()), r.Threads, phase); err != nil {
 						return err
 					}
 				}
-				t = &cli.Table{Head: []string{"step", "items", "us", "% time", "GB/s", "% read", "GOP/s", "% peak", "peak"},
+				t = &plaintext.Table{Head: []string{"step", "items", "us", "% time", "GB/s", "% read", "GOP/s", "% peak", "peak"},
 					Right: []bool{false, true, true, true, true, true, true, true, false}}
 			}
 			cells := stepCells(s)
@@ -118,14 +118,14 @@ func stepCells(s bench.StepRow) []string {
 
 // Roofline writes the roofs, and the steps of a model under them.
 func Roofline(w io.Writer, d *bench.Roofline, plain bool) error {
-	peaks := cli.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s", "median in"}, Right: []bool{false, false, true, true, true}}
+	peaks := plaintext.Table{Head: []string{"arithmetic", "kind", "threads", "GOP/s", "median in"}, Right: []bool{false, false, true, true, true}}
 	for _, r := range d.Peaks {
 		peaks.Rows = append(peaks.Rows, []string{r.Instruction, r.Kind, strconv.Itoa(r.Threads), measure.Digits(r.GOPs), Interval(r.Samples)})
 	}
 	if err := Table(&peaks, w, plain, 3); err != nil {
 		return err
 	}
-	bw := cli.Table{Head: slices.Clone(BandwidthHead), Right: []bool{false, true, true, true, true, true, false}, Rows: BandwidthCells(d.Bandwidth)}
+	bw := plaintext.Table{Head: slices.Clone(BandwidthHead), Right: []bool{false, true, true, true, true, true, false}, Rows: BandwidthCells(d.Bandwidth)}
 	bw.Head[0] = "read"
 	if !plain {
 		fmt.Fprintln(w)
@@ -135,9 +135,9 @@ func Roofline(w io.Writer, d *bench.Roofline, plain bool) error {
 	}
 	for _, o := range d.OtherTime {
 		if !plain {
-			fmt.Fprintf(w, "\n%s, %s\n", cli.Escape(d.Model), o.Phase)
+			fmt.Fprintf(w, "\n%s, %s\n", plaintext.Escape(d.Model), o.Phase)
 		}
-		t := cli.Table{Head: []string{"step", "% time", "op/byte", "GB/s", "GOP/s", "roof", "% of roof", "bound"},
+		t := plaintext.Table{Head: []string{"step", "% time", "op/byte", "GB/s", "GOP/s", "roof", "% of roof", "bound"},
 			Right: []bool{false, true, true, true, true, true, true, false}}
 		for _, s := range d.Steps {
 			if s.Phase == o.Phase {

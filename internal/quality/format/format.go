@@ -4,13 +4,13 @@ package format
 import (
 	"fmt"
 
-	"ck/internal/cli"
+	"ck/internal/plaintext"
 	"ck/internal/quality"
 )
 
 // Table is a report as a table.
-func Table(r quality.Report) cli.Table {
-	t := cli.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
+func Table(r quality.Report) plaintext.Table {
+	t := plaintext.Table{Head: []string{"quantity", "value", "95 % from", "to"}, Right: []bool{false, true, true, true}}
 	mean := func(name string, m *quality.Mean, scale float64, digits int) {
 		if m == nil {
 			return

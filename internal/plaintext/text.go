@@ -1,19 +1,20 @@
-package cli
+// Package plaintext shows text of others, and tables of it, without what a terminal obeys.
+package plaintext
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// Text of others (files, models, variables, arguments) can hold what a terminal obeys. All of it that a program shows goes through appendShown,
-// whatever the way: Escape for a name in a line, Table, Line and Warn by themselves, Printable and TextWriter for text of several lines,
-// EncodeJSON for documents. test/cli/text_test.go finds code that prints beside them.
+// Text of others (files, models, variables, arguments) can hold what a terminal obeys. All of it that a program shows
+// goes through appendShown, whatever the way: Escape for a name in a line, Table and the lines of package cli by
+// themselves, Printable and TextWriter for text of several lines, EncodeJSON for documents. test/cli/text_test.go finds
+// code that prints beside them.
 
 // hidden reports whether a character is shown by its number: it moves the cursor, reorders what stands around it, or cannot be seen.
 //
@@ -148,24 +149,4 @@ func jsonShown(doc []byte) []byte {
 		i += n
 	}
 	return out
-}
-
-// lineBytes is the most that an error or a warning is long, with the program's name and without the line end.
-const lineBytes = 399
-
-// cutLine cuts a line that is too long, at a character. What to do, behind the last "; ", is kept where it is short.
-func cutLine(s string, limit int) string {
-	const dots, remedyBytes = " … ", 120
-	if len(s) <= limit {
-		return s
-	}
-	tail := ""
-	if i := strings.LastIndex(s, "; "); i > 0 && len(s)-i <= remedyBytes && len(s)-i+len(dots) < limit {
-		tail = s[i:]
-	}
-	n := limit - len(dots) - len(tail)
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.TrimRight(s[:n]+dots, " ") + tail
 }
