@@ -12,9 +12,6 @@ import (
 	"ck/internal/imatrix"
 )
 
-// feedbackBlock is the tokens of a block of calibration text.
-const feedbackBlock = 512
-
 // calibration is what covariances are gathered with.
 type calibration struct {
 	model  *generate.Model
@@ -104,7 +101,10 @@ func (p *program) calibrate(m *gguf.Model, names []string, columns map[string]in
 		return nil, err
 	}
 	c := &calibration{model: g, engine: e}
-	block := min(feedbackBlock, max(8, g.Context))
+	block := o.block
+	if g.Context > 0 {
+		block = min(block, g.Context)
+	}
 	c.from = &imatrix.Covariances{Engine: e, Tok: g.Tok, Text: text, Names: names, Room: p.memoryLeft() / 3,
 		Opt:   imatrix.Options{Block: block, Most: p.quantize.calibration},
 		Bytes: func(name string) int64 { return covarianceBytes(columns[name]) },

@@ -49,7 +49,7 @@ func (p *program) quantizeCommand() {
 	g = cli.NewGroup(c.Flags(), "Codes")
 	g.Text(&o.imatrix, "imatrix", "", "", "FILE", "importance matrix, GGUF or .dat")
 	g.Enum(&o.method, "method", "", "search", "METHOD", []string{"search", "feedback"}, "codes as llama-quantize chooses them, or with error feedback through a text (-f)")
-	g.Int(&o.calibration, "calibration-blocks", "", 0, 1, maxTokens, "N", "blocks of 512 tokens of the text that --method feedback evaluates; default: all")
+	g.Int(&o.calibration, "calibration-blocks", "", 0, 1, maxTokens, "N", "blocks of the text that --method feedback evaluates; default: all")
 	p.planned.flags(c)
 	p.out.flags(c)
 	p.out.splitFlag(c)
