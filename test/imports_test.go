@@ -18,13 +18,16 @@ var mayImport = map[string][]string{
 	// assembly knows nothing of the project; half is the one conversion that its definitions share
 	"asm/attn": {}, "asm/clone": {}, "asm/half": {}, "asm/pause": {}, "asm/roof": {},
 	"asm/dot": {"asm/half"}, "asm/elem": {"asm/half"},
+	"asm/quant": {},
+	// features of CPUs
+	"internal/isa": {},
 	// formats and text
 	"internal/aside":       {},
 	"internal/humanize":    {},
 	"internal/jsonfile":    {},
 	"internal/mapfile":     {},
 	"internal/plaintext":   {},
-	"internal/quant":       {"asm/half"},
+	"internal/quant":       {"asm/half", "asm/quant", "internal/isa"},
 	"internal/template":    {},
 	"internal/tokenizer":   {"internal/jsonfile"},
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
@@ -32,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/synth":       {"internal/gguf", "internal/quant"},
 	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/quant", "internal/tokenizer"},
 	// machine
-	"internal/isa": {}, "internal/topo": {"internal/isa"}, "internal/numa": {},
+	"internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/clone", "asm/pause"},
 	// one table of kernels
 	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "asm/half", "internal/isa", "internal/quant"},
