@@ -1,4 +1,4 @@
-// Command gen writes the generated assembly of ck: for each family (dot, attn, elem, roof) .s files with their Go stubs and tables.
+// Command gen writes the generated assembly of ck: for each family (dot, attn, elem, quant, roof) .s files with their Go stubs and tables.
 //
 // Run it in this folder: go run . [-o dir] [family...]. It is a module of its own, so that nothing it needs reaches users. All kernels
 // take one argument, the address of a struct; where its fields lie is read from the package that the kernels are for.
@@ -32,6 +32,10 @@ var families = []struct {
 	{"elem", []func() *gen{
 		func() *gen { return elem(false) },
 		func() *gen { return elem(true) },
+	}},
+	{"quant", []func() *gen{
+		func() *gen { return quantizers(false) },
+		func() *gen { return quantizers(true) },
 	}},
 	{"roof", []func() *gen{roofs}},
 }

@@ -86,10 +86,15 @@ func quantizeAffineCodes(y *affineBlock, x *[256]float32, t *affineType) {
 
 // pack2 writes the two low bits of codes: element 128*p + 32*k + j at bits 2*k of byte 32*p + j.
 func pack2(b []byte, codes *[256]byte) {
+	const low = 0x0303030303030303
 	for p := range 2 {
-		c := (*[128]byte)(codes[128*p:])
-		for j := range 32 {
-			b[32*p+j] = c[j]&3 | c[j+32]&3<<2 | c[j+64]&3<<4 | c[j+96]&3<<6
+		c, q := (*[128]byte)(codes[128*p:]), (*[32]byte)(b[32*p:])
+		for j := 0; j < 32; j += 8 {
+			v := binary.LittleEndian.Uint64(c[j:]) & low
+			v |= binary.LittleEndian.Uint64(c[j+32:]) & low << 2
+			v |= binary.LittleEndian.Uint64(c[j+64:]) & low << 4
+			v |= binary.LittleEndian.Uint64(c[j+96:]) & low << 6
+			binary.LittleEndian.PutUint64(q[j:], v)
 		}
 	}
 }
@@ -99,13 +104,7 @@ func quantizeQ2_K(dst []byte, src, weights []float32) {
 	for len(src) >= 256 {
 		b, x := (*[84]byte)(dst), (*[256]float32)(src)
 		searchAffineBlock(&y, x, weights, &affineQ2K)
-		putF16(b[80:], y.d)
-		putF16(b[82:], y.dmin)
-		y.d, y.dmin = f16(b[80:]), f16(b[82:])
-		for s := range y.sc {
-			b[s] = y.sc[s] | y.m[s]<<4
-			y.sc[s], y.m[s] = b[s]&15, b[s]>>4
-		}
+		storeScalesQ2K(b, &y)
 		quantizeAffineCodes(&y, x, &affineQ2K)
 		pack2(b[16:80], &y.codes)
 		dst, src, weights = dst[84:], src[256:], after(weights, 256)
@@ -129,13 +128,24 @@ func packScalesQ4K(b *[12]byte, sc, m []byte) {
 	}
 }
 
-// quantizeScalesQ4K makes the first 16 bytes of a block of Q4_K or Q5_K, the scales, and the codes of its elements.
-func quantizeScalesQ4K(b *[16]byte, y *affineBlock, x *[256]float32, weights []float32, t *affineType) {
-	searchAffineBlock(y, x, weights, t)
+// storeScalesQ2K writes the scales and minima in y and sets them to what is stored.
+func storeScalesQ2K(b *[84]byte, y *affineBlock) {
+	putF16(b[80:], y.d)
+	putF16(b[82:], y.dmin)
+	y.d, y.dmin = f16(b[80:]), f16(b[82:])
+	for s := range y.sc {
+		b[s] = y.sc[s] | y.m[s]<<4
+		y.sc[s], y.m[s] = b[s]&15, b[s]>>4
+	}
+}
+
+// storeScalesQ4K writes the scales and minima in y, the first 16 bytes of a block of Q4_K or Q5_K, and sets them to what
+// is stored. It makes codes fit where asked to.
+func storeScalesQ4K(b *[16]byte, y *affineBlock, fit bool) {
 	putF16(b[:], y.d)
 	putF16(b[2:], y.dmin)
 	y.d, y.dmin = f16(b[:]), f16(b[2:])
-	if weights == nil || t == &affineQ5K { // ggml leaves codes modulo 256 as they are in Q4_K with importances
+	if fit {
 		for s := range 8 {
 			y.sc[s], y.m[s] = min(63, y.sc[s]), min(63, y.m[s])
 		}
@@ -145,20 +155,31 @@ func quantizeScalesQ4K(b *[16]byte, y *affineBlock, x *[256]float32, weights []f
 	sc, m := scalesQ4K(packed)
 	copy(y.sc[:], sc[:])
 	copy(y.m[:], m[:])
-	quantizeAffineCodes(y, x, t)
 }
+
+// packQ4K writes the codes of 64 elements as the nibbles of 32 bytes, four times.
+func packQ4K(b *[128]byte, codes *[256]byte) {
+	for p := range 4 {
+		c, q := (*[64]byte)(codes[64*p:]), (*[32]byte)(b[32*p:])
+		for j := 0; j < 32; j += 8 {
+			low, high := binary.LittleEndian.Uint64(c[j:]), binary.LittleEndian.Uint64(c[j+32:])
+			binary.LittleEndian.PutUint64(q[j:], low&nibbles8|high<<4&^nibbles8)
+		}
+	}
+}
+
+// nibbles8 are the low nibbles of eight bytes.
+const nibbles8 = 0x0f0f0f0f0f0f0f0f
 
 func quantizeQ4_K(dst []byte, src, weights []float32) {
 	var y affineBlock
 	for len(src) >= 256 {
 		b, x := (*[144]byte)(dst), (*[256]float32)(src)
-		quantizeScalesQ4K((*[16]byte)(b[:]), &y, x, weights, &affineQ4K)
-		for p := range 4 {
-			c := (*[64]byte)(y.codes[64*p:])
-			for j := range 32 {
-				b[16+32*p+j] = c[j] | c[j+32]<<4
-			}
-		}
+		searchAffineBlock(&y, x, weights, &affineQ4K)
+		// ggml leaves codes modulo 256 as they are with importances.
+		storeScalesQ4K((*[16]byte)(b[:]), &y, weights == nil)
+		quantizeAffineCodes(&y, x, &affineQ4K)
+		packQ4K((*[128]byte)(b[16:]), &y.codes)
 		dst, src, weights = dst[144:], src[256:], after(weights, 256)
 	}
 }
@@ -167,18 +188,24 @@ func quantizeQ5_K(dst []byte, src, weights []float32) {
 	var y affineBlock
 	for len(src) >= 256 {
 		b, x := (*[176]byte)(dst), (*[256]float32)(src)
-		quantizeScalesQ4K((*[16]byte)(b[:]), &y, x, weights, &affineQ5K)
-		qh := (*[32]byte)(b[16:])
-		clear(qh[:])
-		for p := range 4 {
-			c := (*[64]byte)(y.codes[64*p:])
-			for j := range 32 {
-				b[48+32*p+j] = c[j]&15 | c[j+32]<<4
-				qh[j] |= (c[j]>>4 | c[j+32]>>4<<1) << (2 * p)
-			}
-		}
+		searchAffineBlock(&y, x, weights, &affineQ5K)
+		storeScalesQ4K((*[16]byte)(b[:]), &y, true)
+		quantizeAffineCodes(&y, x, &affineQ5K)
+		packQ5K((*[160]byte)(b[16:]), &y.codes)
 		dst, src, weights = dst[176:], src[256:], after(weights, 256)
 	}
+}
+
+// packQ5K writes the fifth bits of the codes, then the others as packQ4K does.
+func packQ5K(b *[160]byte, codes *[256]byte) {
+	for j := 0; j < 32; j += 8 {
+		var high uint64
+		for k := range 8 {
+			high |= binary.LittleEndian.Uint64(codes[32*k+j:]) >> 4 & 0x0101010101010101 << k
+		}
+		binary.LittleEndian.PutUint64(b[j:], high)
+	}
+	packQ4K((*[128]byte)(b[32:]), codes)
 }
 
 // quantizeSymmetricCodes chooses the codes of the elements, 0..2n-1, by the scales of the 16 sub-blocks as they are

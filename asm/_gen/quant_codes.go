@@ -1,0 +1,110 @@
+package main
+
+// codes emits a routine over elements in their order, 16 at a time with a scale and a low each. make turns the elements
+// of register 0 to codes, as words, for the scale in register 8 and the low in register 9.
+func (v *lanes) codes(name, doc string, before, body func(r int)) {
+	outer := v.args
+	v.args = operandsOf("quant", "Codes")
+	defer func() { v.args = outer }()
+	f := lower(name) + v.suffix()
+	v.fn(f, doc)
+	v.arg("R13")
+	v.lds("R13", [2]string{"Src", "SI"}, [2]string{"Dst", "DI"}, [2]string{"Scale", "R9"}, [2]string{"Low", "R10"},
+		[2]string{"Blocks", "CX"})
+	for i, field := range []string{"Minimum", "Highest", "Offset"} {
+		v.p("VPBROADCASTD %d(R13), %s", v.args.at(field), v.name(10+i))
+	}
+	before(0)
+	v.lab(f + "_l")
+	v.p("MOVL (R9), AX")
+	v.p("ADDL AX, AX")
+	v.p("JZ %s_next", f)
+	v.p("VBROADCASTSS (R9), %s", v.name(8))
+	v.p("VBROADCASTSS (R10), %s", v.name(9))
+	registers := 2 - b2i(v.wide)
+	for r := range registers {
+		v.load(mem{32 * r, "(SI)", 1}, r)
+		body(r)
+		v.o("VPADDD", 12, r, r)
+	}
+	if v.wide {
+		v.p("VPMOVDB Z0, (DI)")
+	} else {
+		v.p("VPACKSSDW Y1, Y0, Y0")
+		v.p("VEXTRACTI128 $1, Y0, X1")
+		v.p("VPACKUSWB X1, X0, X0") // words of elements 0..3, 8..11, 4..7, 12..15
+		v.p("VPSHUFD $0xd8, X0, X0")
+		v.p("VMOVDQU X0, (DI)")
+	}
+	v.lab(f + "_next")
+	v.p("ADDQ $64, SI")
+	v.p("ADDQ $16, DI")
+	v.p("ADDQ $4, R9")
+	v.p("ADDQ $4, R10")
+	v.p("DECQ CX")
+	v.p("JNZ %s_l", f)
+	v.ret()
+}
+
+// nearest rounds r as the plain code does, to words between those in registers 10 and 11.
+func (v *lanes) nearest(r int) {
+	and := "VPAND"
+	if v.wide {
+		and = "VPANDD"
+	}
+	v.add(row("lanec", cMagic), r, r)
+	v.o(and, row("lanec", cMantissa), r, r)
+	v.o("VPSUBD", row("lanec", cMagicBits), r, r)
+	v.o("VPMINSD", 11, r, r)
+	v.o("VPMAXSD", 10, r, r)
+}
+
+// stored are the codes for scales that are stored.
+func (v *lanes) stored() {
+	nothing := func(int) {}
+	v.codes("Stored", "makes codes (x+low)/scale.", nothing, func(r int) {
+		v.add(9, r, r)
+		v.div(r, 8, r)
+		v.nearest(r)
+	})
+	v.codes("Searched", "makes codes (x-low)*scale.", nothing, func(r int) {
+		v.sub(r, 9, r)
+		v.mul(8, r, r)
+		v.nearest(r)
+	})
+}
+
+// scan looks at the bits of elements.
+func (v *lanes) scan() {
+	outer := v.args
+	v.args = operandsOf("quant", "Scan")
+	defer func() { v.args = outer }()
+	f := "scan" + v.suffix()
+	v.fn(f, "finds the largest magnitude and all bits.")
+	v.arg("R13")
+	v.ld("R13", "Src", "SI")
+	v.ld("R13", "N", "CX")
+	for r := range 4 {
+		v.p("VPXOR Y%d, Y%d, Y%d", r, r, r)
+	}
+	v.p("VMOVDQU lanec<>+%d(SB), Y8", 64*cMagnitude)
+	v.lab(f + "_l")
+	v.p("VMOVDQU (SI), Y4")
+	v.p("VPOR Y4, Y1, Y1")
+	v.p("VPAND Y8, Y4, Y4")
+	v.p("VPMAXUD Y4, Y0, Y0")
+	v.p("ADDQ $32, SI")
+	v.p("SUBQ $8, CX")
+	v.p("JNZ %s_l", f)
+	for r, ins := range []string{"VPMAXUD", "VPOR"} {
+		v.p("VEXTRACTI128 $1, Y%d, X4", r)
+		v.p("%s X4, X%d, X%d", ins, r, r)
+		for _, s := range []string{"$0x4e", "$0xb1"} {
+			v.p("VPSHUFD %s, X%d, X4", s, r)
+			v.p("%s X4, X%d, X%d", ins, r, r)
+		}
+	}
+	v.p("VMOVD X0, %d(R13)", v.args.at("Magnitude"))
+	v.p("VMOVD X1, %d(R13)", v.args.at("Any"))
+	v.ret()
+}

@@ -1,0 +1,95 @@
+// Package quant holds the parts of quantizers that take the time: searches for the scales of blocks, and the codes.
+//
+// A search takes sixteen blocks side by side, one per lane of the vectors: element i of block l is X[16*i+l]. Each lane
+// does the operations of a plain loop over its block, in its order and without fusing, so that the bits are those of
+// the plain code of package internal/quant, which is the definition. Where a lane leaves the range in which a step
+// rounds as the plain code does, Bad tells so, and the caller has to do that block again with the plain code.
+package quant
+
+import "unsafe"
+
+// Width selects a family of instructions; W256 (AVX2) and W512 (AVX-512 F, BW, DQ, VL) only where Built is true and
+// the CPU has them.
+type Width uint8
+
+const (
+	None Width = iota
+	W256
+	W512
+)
+
+// Op is a routine over the lanes of a Block.
+type Op uint8
+
+const (
+	WeighPlain     Op = iota // W = Average times the root of the mean of X*X, plus |X|
+	WeighSquare              // W = X*X
+	Weigh                    // W = W times the root of Variance + X*X; sets Sum
+	Affine                   // searchAffine, of squared errors; sets Scale, Low, R, RLow, Bad
+	AffineAbsolute           // searchAffine, of magnitudes of errors
+	Symmetric                // searchSymmetric; sets Scale, R
+	Descent                  // searchSymmetricDescent; sets Scale, Q, Bad, and R to 0 where all codes are
+	Positive                 // searchPositive; sets Scale, Q, Bad, and R to 0 where all codes are
+)
+
+// Coder is a routine over Codes.
+type Coder uint8
+
+const (
+	Stored   Coder = iota // (x + low)/scale
+	Searched              // (x - low)*scale
+)
+
+// Lanes is the number of blocks of a search.
+const Lanes = 16
+
+// MaxTries is the largest number of steps that a search compares.
+const MaxTries = 40
+
+// Row has a value for each lane.
+type Row [Lanes]float32
+
+// Block is the operands, results and working memory of searches over sixteen blocks of N elements.
+type Block struct {
+	X, W [32]Row // elements and their weights, or importances for Weigh
+	Q    [32]Row // overwritten
+
+	Variance Row // for Weigh
+	Sum      Row // of the weights, of Weigh
+
+	// Results. The codes are those of step 1/R from RLow; all are zero where R is 0.
+	Scale, Low, R, RLow Row
+	Bad                 [Lanes]uint32 // not zero: do this block again
+
+	Steps [MaxTries]float32 // what the extent or the extreme of a block is divided into, one for each try
+
+	High, Lowest, SumW, SumX, Best Row // overwritten
+
+	Src unsafe.Pointer // for Transpose: N elements of each block, one block after another
+	Dst unsafe.Pointer // and where they go: X or W
+
+	N        int     // elements of a block: a multiple of 8, at most 32
+	Tries    int     // used elements of Steps
+	Highest  float32 // code
+	Minimum  float32 // code, of symmetric searches
+	Average  float32 // for WeighPlain: 0 or 1
+	Elements float32 // N
+}
+
+// Codes are the operands of routines that make codes of elements in their order. Block b of Size elements has Scale[b]
+// and Low[b]; where Scale is 0 its codes stay as they are.
+type Codes struct {
+	Src, Dst        unsafe.Pointer // float32; a byte for each
+	Scale, Low      unsafe.Pointer // float32 for each block
+	Blocks          int            // of 16 elements each
+	Minimum, Offset int32          // the lowest code and what is added to codes
+	Highest         int32
+}
+
+// Scan is the operands of a scan of N elements, a multiple of 8.
+type Scan struct {
+	Src       unsafe.Pointer
+	N         int
+	Magnitude uint32 // the largest of the bits of magnitudes
+	Any       uint32 // the bits that any element has
+}
