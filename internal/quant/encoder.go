@@ -30,6 +30,7 @@ var encoderWidths = [...]struct {
 // encoders has what quantizes to a type with lanes.
 var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	Q2_K: (*Encoder).affineK, Q4_K: (*Encoder).affineK, Q5_K: (*Encoder).affineK,
+	Q3_K: (*Encoder).symmetricQ3K, Q6_K: (*Encoder).symmetricQ6K,
 }
 
 // NewEncoder makes an Encoder to type t that may use features f of the CPU.

@@ -238,6 +238,11 @@ func searchBlockQ3K(codes *[256]byte, sc *[16]byte, x *[256]float32, weights []f
 	for s := range scales {
 		scales[s] = searchSymmetricDescent(codes[16*s:][:16], x[16*s:][:16], 4)
 	}
+	return scaleCodesQ3K(sc, &scales)
+}
+
+// scaleCodesQ3K makes the codes of scales, 0..63, and returns the scale of these.
+func scaleCodesQ3K(sc *[16]byte, scales *[16]float32) float32 {
 	top := extreme(scales[:])
 	if top == 0 {
 		clear(sc[:])
@@ -264,19 +269,32 @@ func quantizeQ3_K(dst []byte, src, weights []float32) {
 	var sc [16]byte
 	for len(src) >= 256 {
 		b, x := (*[110]byte)(dst), (*[256]float32)(src)
-		putF16(b[108:], searchBlockQ3K(&codes, &sc, x, weights))
-		packed := (*[12]byte)(b[96:])
-		packScalesQ3K(packed, &sc)
-		scales := scalesQ3K(packed)
+		d := searchBlockQ3K(&codes, &sc, x, weights)
+		scales := storeScalesQ3K(b, d, &sc)
 		quantizeSymmetricCodes(&codes, x, f16(b[108:]), &scales, 4)
-		hmask := (*[32]byte)(b[:])
-		clear(hmask[:])
-		for i, c := range codes {
-			hmask[i%32] |= c >> 2 << (i / 32)
-		}
-		pack2(b[32:96], &codes)
+		packQ3K((*[96]byte)(b[:]), &codes)
 		dst, src, weights = dst[110:], src[256:], after(weights, 256)
 	}
+}
+
+// storeScalesQ3K writes the scale d of the codes sc and these, and returns them as they are stored.
+func storeScalesQ3K(b *[110]byte, d float32, sc *[16]byte) [16]int8 {
+	putF16(b[108:], d)
+	packed := (*[12]byte)(b[96:])
+	packScalesQ3K(packed, sc)
+	return scalesQ3K(packed)
+}
+
+// packQ3K writes the third bits of the codes, then the two low ones.
+func packQ3K(b *[96]byte, codes *[256]byte) {
+	for j := 0; j < 32; j += 8 {
+		var high uint64
+		for k := range 8 {
+			high |= binary.LittleEndian.Uint64(codes[32*k+j:]) >> 2 & 0x0101010101010101 << k
+		}
+		binary.LittleEndian.PutUint64(b[j:], high)
+	}
+	pack2(b[32:], codes)
 }
 
 func quantizeQ6_K(dst []byte, src, weights []float32) {
@@ -295,16 +313,7 @@ func quantizeQ6_K(dst []byte, src, weights []float32) {
 			}
 			scales[s] = searchSymmetric(codes[16*s:][:16], sub, w[:], 32)
 		}
-		if top := extreme(scales[:]); abs(top) < negligible {
-			clear(b[:])
-		} else {
-			r := -128 / top
-			var sc [16]int8
-			for s, v := range scales {
-				sc[s] = int8(min(127, nearest(float32(r*v))))
-				b[192+s] = byte(sc[s])
-			}
-			putF16(b[208:], 1/r)
+		if sc, ok := storeScalesQ6K(b, &scales); ok {
 			quantizeSymmetricCodes(&codes, x, f16(b[208:]), &sc, 32)
 			packQ6K((*[192]byte)(b[:]), &codes)
 		}
@@ -312,14 +321,37 @@ func quantizeQ6_K(dst []byte, src, weights []float32) {
 	}
 }
 
+// storeScalesQ6K writes the scales and returns their codes. Where all are negligible the whole block is zero.
+func storeScalesQ6K(b *[210]byte, scales *[16]float32) (sc [16]int8, ok bool) {
+	top := extreme(scales[:])
+	if abs(top) < negligible {
+		clear(b[:])
+		return sc, false
+	}
+	r := -128 / top
+	for s, v := range scales {
+		sc[s] = int8(min(127, nearest(float32(r*v))))
+		b[192+s] = byte(sc[s])
+	}
+	putF16(b[208:], 1/r)
+	return sc, true
+}
+
 // packQ6K writes the low nibbles and the two high bits of the codes.
 func packQ6K(b *[192]byte, codes *[256]byte) {
+	const two = 0x0303030303030303
 	for p := range 2 {
 		c, ql, qh := (*[128]byte)(codes[128*p:]), (*[64]byte)(b[64*p:]), (*[32]byte)(b[128+32*p:])
-		for j := range 32 {
-			ql[j] = c[j]&15 | c[j+64]<<4
-			ql[j+32] = c[j+32]&15 | c[j+96]<<4
-			qh[j] = c[j]>>4 | c[j+32]>>4<<2 | c[j+64]>>4<<4 | c[j+96]>>4<<6
+		for j := 0; j < 32; j += 8 {
+			c0, c1 := binary.LittleEndian.Uint64(c[j:]), binary.LittleEndian.Uint64(c[j+32:])
+			c2, c3 := binary.LittleEndian.Uint64(c[j+64:]), binary.LittleEndian.Uint64(c[j+96:])
+			binary.LittleEndian.PutUint64(ql[j:], c0&nibbles8|c2&nibbles8<<4)
+			binary.LittleEndian.PutUint64(ql[j+32:], c1&nibbles8|c3&nibbles8<<4)
+			high := c0 >> 4 & two
+			high |= c1 >> 4 & two << 2
+			high |= c2 >> 4 & two << 4
+			high |= c3 >> 4 & two << 6
+			binary.LittleEndian.PutUint64(qh[j:], high)
 		}
 	}
 }
