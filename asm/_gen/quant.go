@@ -218,10 +218,11 @@ const (
 	cMagic
 	cMantissa
 	cMagicBits
+	cSignBit
 )
 
 var laneConstants = []uint32{0x7fffffff, 0, math.Float32bits(1), math.Float32bits(1 << 21), math.Float32bits(1e-15),
-	math.Float32bits(0x1.8p23), 0x7fffff, 0x400000}
+	math.Float32bits(0x1.8p23), 0x7fffff, 0x400000, 0x80000000}
 
 // quantizers writes the family of a width.
 func quantizers(wide bool) *gen {
@@ -230,12 +231,15 @@ func quantizers(wide bool) *gen {
 	v.gen = newGen("quant", "quant_"+x.tier(), "Block")
 	v.rows64("lanec", laneConstants...)
 	v.weighPlain()
+	v.meanSquares()
 	v.weigh()
 	v.affine("Affine", false)
 	v.affine("AffineAbsolute", true)
 	v.symmetric()
 	v.descent()
 	v.positive()
+	v.constantsIQ4()
+	v.iq4()
 	v.code("\nfunc run%s(o Op, b *Block) {\nswitch o {", v.suffix())
 	for _, op := range v.ops {
 		v.code("case %s:\n%s(b)", op, lower(op)+v.suffix())
@@ -322,6 +326,21 @@ func (v *lanes) weighPlain() {
 			v.mul(1, 1, 1)
 			v.store(1, w)
 		})
+	})
+}
+
+// meanSquares is Variance = the sum of X*X times Average.
+func (v *lanes) meanSquares() {
+	v.search("MeanSquares", "sets Variance to Average times the sum of X*X.", func(f string) {
+		v.zero(0)
+		v.each(f+"_s", 4, 0, func(x, _, _ mem) {
+			v.load(x, 1)
+			v.mul(1, 1, 1)
+			v.add(1, 0, 0)
+		})
+		v.broadcast("Average", 1)
+		v.mul(1, 0, 0)
+		v.store(0, v.at("Variance", 0))
 	})
 }
 

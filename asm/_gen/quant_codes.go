@@ -1,8 +1,9 @@
 package main
 
-// codes emits a routine over elements in their order, 16 at a time with a scale and a low each. make turns the elements
-// of register 0 to codes, as words, for the scale in register 8 and the low in register 9.
-func (v *lanes) codes(name, doc string, before, body func(r int)) {
+// codes emits a routine over elements in their order, 16 at a time with a scale and a low each. body turns the elements
+// of register r to codes, as words, for the scale in register 8 and the low in register 9; it may use 2..7. With skip, a
+// scale of 0 leaves the codes as they are.
+func (v *lanes) codes(name, doc string, skip bool, before func(), body func(r int)) {
 	outer := v.args
 	v.args = operandsOf("quant", "Codes")
 	defer func() { v.args = outer }()
@@ -14,11 +15,13 @@ func (v *lanes) codes(name, doc string, before, body func(r int)) {
 	for i, field := range []string{"Minimum", "Highest", "Offset"} {
 		v.p("VPBROADCASTD %d(R13), %s", v.args.at(field), v.name(10+i))
 	}
-	before(0)
+	before()
 	v.lab(f + "_l")
-	v.p("MOVL (R9), AX")
-	v.p("ADDL AX, AX")
-	v.p("JZ %s_next", f)
+	if skip {
+		v.p("MOVL (R9), AX")
+		v.p("ADDL AX, AX")
+		v.p("JZ %s_next", f)
+	}
 	v.p("VBROADCASTSS (R9), %s", v.name(8))
 	v.p("VBROADCASTSS (R10), %s", v.name(9))
 	registers := 2 - b2i(v.wide)
@@ -36,7 +39,9 @@ func (v *lanes) codes(name, doc string, before, body func(r int)) {
 		v.p("VPSHUFD $0xd8, X0, X0")
 		v.p("VMOVDQU X0, (DI)")
 	}
-	v.lab(f + "_next")
+	if skip {
+		v.lab(f + "_next")
+	}
 	v.p("ADDQ $64, SI")
 	v.p("ADDQ $16, DI")
 	v.p("ADDQ $4, R9")
@@ -61,16 +66,20 @@ func (v *lanes) nearest(r int) {
 
 // stored are the codes for scales that are stored.
 func (v *lanes) stored() {
-	nothing := func(int) {}
-	v.codes("Stored", "makes codes (x+low)/scale.", nothing, func(r int) {
+	nothing := func() {}
+	v.codes("Stored", "makes codes (x+low)/scale.", true, nothing, func(r int) {
 		v.add(9, r, r)
 		v.div(r, 8, r)
 		v.nearest(r)
 	})
-	v.codes("Searched", "makes codes (x-low)*scale.", nothing, func(r int) {
+	v.codes("Searched", "makes codes (x-low)*scale.", true, nothing, func(r int) {
 		v.sub(r, 9, r)
 		v.mul(8, r, r)
 		v.nearest(r)
+	})
+	v.codes("CodesIQ4", "makes codes of x*scale.", false, func() { v.openIQ4(true) }, func(r int) {
+		v.mul(8, r, 2)
+		v.levelIQ4(2, r, 3, true)
 	})
 }
 

@@ -30,6 +30,8 @@ const (
 	Symmetric                // searchSymmetric; sets Scale, R
 	Descent                  // searchSymmetricDescent; sets Scale, Q, Bad, and R to 0 where all codes are
 	Positive                 // searchPositive; sets Scale, Q, Bad, and R to 0 where all codes are
+	MeanSquares              // Variance = Average times the sum of X*X
+	IQ4                      // searchIQ4; sets Scale
 )
 
 // Coder is a routine over Codes.
@@ -38,6 +40,7 @@ type Coder uint8
 const (
 	Stored   Coder = iota // (x + low)/scale
 	Searched              // (x - low)*scale
+	CodesIQ4              // of the levels nearest to x*scale, also where scale is 0
 )
 
 // Lanes is the number of blocks of a search.
@@ -72,7 +75,7 @@ type Block struct {
 	Tries    int     // used elements of Steps
 	Highest  float32 // code
 	Minimum  float32 // code, of symmetric searches
-	Average  float32 // for WeighPlain: 0 or 1
+	Average  float32 // for WeighPlain and MeanSquares
 	Elements float32 // N
 }
 

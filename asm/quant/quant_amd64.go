@@ -19,15 +19,20 @@ func (b *Block) Transpose() { transposeAVX2(b) }
 
 // Run makes the codes by o with the vectors of w.
 func (c *Codes) Run(w Width, o Coder) {
+	wide := w == W512
 	switch {
-	case w == W512 && o == Stored:
+	case wide && o == Stored:
 		storedAVX512(c)
-	case w == W512:
+	case wide && o == Searched:
 		searchedAVX512(c)
+	case wide:
+		codesIQ4AVX512(c)
 	case o == Stored:
 		storedAVX2(c)
-	default:
+	case o == Searched:
 		searchedAVX2(c)
+	default:
+		codesIQ4AVX2(c)
 	}
 }
 

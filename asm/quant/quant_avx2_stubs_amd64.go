@@ -14,6 +14,11 @@ func weighPlainAVX2(a *Block)
 //go:noescape
 func weighSquareAVX2(a *Block)
 
+// meanSquaresAVX2 sets Variance to Average times the sum of X*X.
+//
+//go:noescape
+func meanSquaresAVX2(a *Block)
+
 // weighAVX2 multiplies W by the root of Variance + X*X and sets Sum to the sum of W.
 //
 //go:noescape
@@ -44,12 +49,19 @@ func descentAVX2(a *Block)
 //go:noescape
 func positiveAVX2(a *Block)
 
+// iq4AVX2 searches Scale of the levels of IQ4.
+//
+//go:noescape
+func iq4AVX2(a *Block)
+
 func runAVX2(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
 		weighPlainAVX2(b)
 	case WeighSquare:
 		weighSquareAVX2(b)
+	case MeanSquares:
+		meanSquaresAVX2(b)
 	case Weigh:
 		weighAVX2(b)
 	case Affine:
@@ -62,6 +74,8 @@ func runAVX2(o Op, b *Block) {
 		descentAVX2(b)
 	case Positive:
 		positiveAVX2(b)
+	case IQ4:
+		iq4AVX2(b)
 	}
 }
 
@@ -74,6 +88,11 @@ func storedAVX2(a *Codes)
 //
 //go:noescape
 func searchedAVX2(a *Codes)
+
+// codesIQ4AVX2 makes codes of x*scale.
+//
+//go:noescape
+func codesIQ4AVX2(a *Codes)
 
 // transposeAVX2 copies N elements of sixteen blocks at Src to Dst, a block in each lane.
 //

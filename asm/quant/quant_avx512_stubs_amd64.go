@@ -14,6 +14,11 @@ func weighPlainAVX512(a *Block)
 //go:noescape
 func weighSquareAVX512(a *Block)
 
+// meanSquaresAVX512 sets Variance to Average times the sum of X*X.
+//
+//go:noescape
+func meanSquaresAVX512(a *Block)
+
 // weighAVX512 multiplies W by the root of Variance + X*X and sets Sum to the sum of W.
 //
 //go:noescape
@@ -44,12 +49,19 @@ func descentAVX512(a *Block)
 //go:noescape
 func positiveAVX512(a *Block)
 
+// iq4AVX512 searches Scale of the levels of IQ4.
+//
+//go:noescape
+func iq4AVX512(a *Block)
+
 func runAVX512(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
 		weighPlainAVX512(b)
 	case WeighSquare:
 		weighSquareAVX512(b)
+	case MeanSquares:
+		meanSquaresAVX512(b)
 	case Weigh:
 		weighAVX512(b)
 	case Affine:
@@ -62,6 +74,8 @@ func runAVX512(o Op, b *Block) {
 		descentAVX512(b)
 	case Positive:
 		positiveAVX512(b)
+	case IQ4:
+		iq4AVX512(b)
 	}
 }
 
@@ -74,3 +88,8 @@ func storedAVX512(a *Codes)
 //
 //go:noescape
 func searchedAVX512(a *Codes)
+
+// codesIQ4AVX512 makes codes of x*scale.
+//
+//go:noescape
+func codesIQ4AVX512(a *Codes)

@@ -31,6 +31,7 @@ var encoderWidths = [...]struct {
 var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	Q2_K: (*Encoder).affineK, Q4_K: (*Encoder).affineK, Q5_K: (*Encoder).affineK,
 	Q3_K: (*Encoder).symmetricQ3K, Q6_K: (*Encoder).symmetricQ6K,
+	IQ4_XS: (*Encoder).superIQ4, IQ4_NL: (*Encoder).plainIQ4,
 }
 
 // NewEncoder makes an Encoder to type t that may use features f of the CPU.

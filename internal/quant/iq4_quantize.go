@@ -129,19 +129,26 @@ func quantizeIQ4_XS(dst []byte, src, weights []float32) {
 				top = scales[s]
 			}
 		}
-		d := -top / 32
-		putF16(b[:], d)
-		r := reciprocal(d)
-		var high uint16
-		clear(b[4:8])
-		for s, scale := range scales {
-			l := max(-32, min(31, nearest(float32(r*scale))))
-			sub := (*[32]float32)(x[32*s:])
-			packIQ4((*[16]byte)(b[8+16*s:]), sub, reciprocal(float32(d*float32(l))))
-			b[4+s/2] |= byte(l+32) & 15 << (s % 2 * 4)
-			high |= uint16(l+32) >> 4 << (2 * s)
+		sc := storeScalesIQ4XS(b, -top/32, &scales)
+		for s, r := range sc {
+			packIQ4((*[16]byte)(b[8+16*s:]), (*[32]float32)(x[32*s:]), r)
 		}
-		binary.LittleEndian.PutUint16(b[2:], high)
 		dst, src, weights = dst[136:], src[256:], after(weights, 256)
 	}
+}
+
+// storeScalesIQ4XS writes d and the codes of the scales by it, -32..31, and returns the reciprocals of the scales that these give.
+func storeScalesIQ4XS(b *[136]byte, d float32, scales *[8]float32) (rs [8]float32) {
+	putF16(b[:], d)
+	r := reciprocal(d)
+	var high uint16
+	clear(b[4:8])
+	for s, scale := range scales {
+		l := max(-32, min(31, nearest(float32(r*scale))))
+		rs[s] = reciprocal(float32(d * float32(l)))
+		b[4+s/2] |= byte(l+32) & 15 << (s % 2 * 4)
+		high |= uint16(l+32) >> 4 << (2 * s)
+	}
+	binary.LittleEndian.PutUint16(b[2:], high)
+	return rs
 }
