@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
-	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/quant", "internal/tokenizer"},
+	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/isa", "internal/quant", "internal/tokenizer"},
 	// machine
 	"internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/clone", "asm/pause"},

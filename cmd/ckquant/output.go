@@ -12,6 +12,7 @@ import (
 	"ck/internal/engine"
 	"ck/internal/gguf"
 	"ck/internal/humanize"
+	"ck/internal/isa"
 	"ck/internal/measure"
 	"ck/internal/plaintext"
 	"ck/internal/topo"
@@ -87,9 +88,13 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	if err != nil {
 		return err
 	}
+	features, err := p.features()
+	if err != nil {
+		return err
+	}
 	bar := p.app.NewProgress("writing "+filepath.Base(plan.Parts[0].Path), "MB", sourceBytes(plan)/1e6)
 	defer bar.Done()
-	res, err := plan.Write(ctx, convert.Options{Workers: workers, Resume: p.out.resume, Force: p.out.force, Progress: func(now convert.Progress) {
+	res, err := plan.Write(ctx, convert.Options{Workers: workers, Features: features, Resume: p.out.resume, Force: p.out.force, Progress: func(now convert.Progress) {
 		bar.Reach(float64(now.Done) / 1e6)
 		bar.Say(now.Bound())
 	}})
@@ -122,6 +127,20 @@ func (p *program) workers() (int, error) {
 	cpus, why := m.Workers()
 	p.app.Info("%s", why)
 	return len(cpus), nil
+}
+
+// features are those of the CPU that may be used: all, or those of the tier that --cpu names.
+func (p *program) features() (isa.Features, error) {
+	f := isa.Detect()
+	name := p.app.Common.CPU
+	if name == "" {
+		return f, nil
+	}
+	t, err := isa.Parse(name)
+	if err == nil {
+		err = isa.Check(t, f)
+	}
+	return t.Use(f), err
 }
 
 // engineOptions is what engines are opened with.

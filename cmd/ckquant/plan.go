@@ -181,7 +181,10 @@ func (p *program) candidateTypes() ([]quant.Type, error) {
 
 // measureTensors finds the errors of all tensors.
 func (p *program) measureTensors(ctx context.Context, m *gguf.Model, data *measured, types []quant.Type, importance allocate.Importance, workers int) error {
-	features := isa.Detect()
+	features, err := p.features()
+	if err != nil {
+		return err
+	}
 	tier := isa.Best(features)
 	reads, err := allocate.ReadsOf(m, tier, features)
 	if err != nil {
@@ -189,7 +192,7 @@ func (p *program) measureTensors(ctx context.Context, m *gguf.Model, data *measu
 	}
 	bar := p.app.NewProgress("measuring errors", "tensors", int64(len(m.Tensors)))
 	defer bar.Done()
-	data.Tensors, err = allocate.Measure(ctx, m, quantizable, types, importance, reads, workers, bar.At)
+	data.Tensors, err = allocate.Measure(ctx, m, quantizable, types, importance, reads, features, workers, bar.At)
 	return err
 }
 
@@ -205,6 +208,10 @@ func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, bloc
 		return err
 	}
 	defer base.Close()
+	features, err := p.features()
+	if err != nil {
+		return err
+	}
 	classes := allocate.Classes(data.Tensors)
 	bar := p.app.NewProgress("trying classes of tensors", "tokens", int64(len(classes)*len(blocks.IDs)))
 	defer bar.Done()
@@ -212,7 +219,7 @@ func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, bloc
 		if slices.ContainsFunc(data.Probes, func(q allocate.Probe) bool { return q.Class == class }) {
 			continue
 		}
-		q, err := allocate.Try(ctx, m, data.Tensors, class, importance, workers, func(changed *gguf.Model) (float64, error) {
+		q, err := allocate.Try(ctx, m, data.Tensors, class, importance, features, workers, func(changed *gguf.Model) (float64, error) {
 			return p.divergence(ctx, base, changed, blocks, func(n int64) { bar.At(int64(i*len(blocks.IDs)) + n) })
 		})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ck/internal/gguf"
+	"ck/internal/isa"
 	"ck/internal/quant"
 )
 
@@ -133,7 +134,7 @@ func TestMeasure(t *testing.T) {
 	}
 	for _, w := range [][]float32{nil, imp} {
 		list, err := Measure(context.Background(), m, func(*gguf.Tensor) bool { return true }, []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.F16},
-			func(*gguf.Tensor) []float32 { return w }, func(t *gguf.Tensor, _ quant.Type) int64 { return int64(7 * t.Rows()) }, 2, func(int64) {})
+			func(*gguf.Tensor) []float32 { return w }, func(t *gguf.Tensor, _ quant.Type) int64 { return int64(7 * t.Rows()) }, isa.Detect(), 2, func(int64) {})
 		if err != nil || len(list) != 1 || list[0].Class != "ffn_up_exps" || len(list[0].Options) != 3 {
 			t.Fatalf("%v, %+v; want Q4_0, Q8_0 and F16: rows are too short for Q4_K", err, list)
 		}

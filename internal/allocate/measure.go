@@ -8,6 +8,7 @@ import (
 
 	"ck/internal/entropy"
 	"ck/internal/gguf"
+	"ck/internal/isa"
 	"ck/internal/quant"
 )
 
@@ -24,7 +25,7 @@ type Reads func(t *gguf.Tensor, typ quant.Type) int64
 // Measure finds the error of each tensor of m that quantizable names, in each type that fits its rows and that its importances allow.
 // at is told how many tensors are done.
 func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) bool, types []quant.Type, importance Importance,
-	read Reads, workers int, at func(done int64)) ([]Tensor, error) {
+	read Reads, f isa.Features, workers int, at func(done int64)) ([]Tensor, error) {
 	var list []*gguf.Tensor
 	for _, t := range m.Tensors {
 		if quantizable(t) {
@@ -38,6 +39,10 @@ func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) 
 	var wg sync.WaitGroup
 	for range max(1, workers) {
 		wg.Go(func() {
+			encoders := make([]*quant.Encoder, len(types))
+			for i, t := range types {
+				encoders[i] = quant.NewEncoder(t, f)
+			}
 			for {
 				mu.Lock()
 				i := next
@@ -50,7 +55,7 @@ func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) 
 				err := context.Cause(ctx)
 				if err == nil {
 					err = m.Guard(func() (err error) {
-						out[i], err = measure(list[i], types, importance(list[i]), read)
+						out[i], err = measure(list[i], types, encoders, importance(list[i]), read)
 						return err
 					})
 				}
@@ -69,7 +74,7 @@ func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) 
 }
 
 // measure quantizes a sample of a tensor's rows to each type.
-func measure(t *gguf.Tensor, types []quant.Type, importance []float32, read Reads) (Tensor, error) {
+func measure(t *gguf.Tensor, types []quant.Type, encoders []*quant.Encoder, importance []float32, read Reads) (Tensor, error) {
 	rows, cols := t.Rows(), t.Cols()
 	out := Tensor{Name: t.Name, Class: Class(t.Name), Weights: int64(rows) * int64(cols)}
 	n := min(rows, max(1, sampleElems/cols))
@@ -93,7 +98,7 @@ func measure(t *gguf.Tensor, types []quant.Type, importance []float32, read Read
 			if !usable[i] {
 				continue
 			}
-			if err := quant.Quantize(typ, b, x, w); err != nil {
+			if err := encoders[i].Encode(b, x, w); err != nil {
 				usable[i] = false // too large for its scales, for example: no option
 				continue
 			}

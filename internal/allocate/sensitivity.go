@@ -74,7 +74,7 @@ func (p *Probe) Sensitivity() float64 {
 }
 
 // Try quantizes all tensors of a class to the type whose error is nearest to a probe's, and evaluates the model with them.
-func Try(ctx context.Context, m *gguf.Model, tensors []Tensor, class string, importance Importance, workers int,
+func Try(ctx context.Context, m *gguf.Model, tensors []Tensor, class string, importance Importance, f isa.Features, workers int,
 	evaluate func(*gguf.Model) (float64, error)) (Probe, error) {
 	p := Probe{Class: class}
 	name := probeType(tensors, class)
@@ -90,7 +90,7 @@ func Try(ctx context.Context, m *gguf.Model, tensors []Tensor, class string, imp
 		}
 		o := t.option(name)
 		p.Error += o.Error
-		q, err := quantized(ctx, m, m.Tensor(t.Name), o.Type, importance, workers)
+		q, err := quantized(ctx, m, m.Tensor(t.Name), o.Type, importance, f, workers)
 		if err != nil {
 			return p, err
 		}
@@ -128,7 +128,7 @@ func probeType(tensors []Tensor, class string) (best string) {
 }
 
 // quantized is a tensor in another type, in memory.
-func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Type, importance Importance, workers int) (*gguf.Tensor, error) {
+func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Type, importance Importance, f isa.Features, workers int) (*gguf.Tensor, error) {
 	rows, cols, size := t.Rows(), t.Cols(), typ.RowBytes(t.Cols())
 	out := &gguf.Tensor{Name: t.Name, Type: typ, Shape: t.Shape, Data: make([]byte, rows*size), File: -1}
 	w := importance(t)
@@ -136,7 +136,7 @@ func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Typ
 	var wg sync.WaitGroup
 	for n := range workers {
 		wg.Go(func() {
-			x := make([]float32, cols)
+			x, e := make([]float32, cols), quant.NewEncoder(typ, f)
 			errs[n] = m.Guard(func() error {
 				for r := n; r < rows; r += workers {
 					if ctx.Err() != nil {
@@ -147,7 +147,7 @@ func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Typ
 					if w != nil && len(t.Shape) > 2 {
 						row = w[r/t.Shape[1]*cols:][:cols]
 					}
-					if err := quant.Quantize(typ, out.Data[r*size:(r+1)*size], x, row); err != nil {
+					if err := e.Encode(out.Data[r*size:(r+1)*size], x, row); err != nil {
 						return fmt.Errorf("tensor %s: row %d: %w", t.Name, r, err)
 					}
 				}

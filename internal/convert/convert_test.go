@@ -21,6 +21,7 @@ import (
 	"ck/asm/half"
 	"ck/internal/aside"
 	"ck/internal/gguf"
+	"ck/internal/isa"
 	"ck/internal/quant"
 )
 
@@ -159,7 +160,7 @@ func TestWrite(t *testing.T) {
 					}
 				}
 			}
-			res, err := p.Write(context.Background(), Options{Workers: workers})
+			res, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: workers})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,7 +212,7 @@ func sum(t *testing.T, path string) string {
 func TestResume(t *testing.T) {
 	m := source(t)
 	whole := planOf(t, m, "Q4_K_M", Output{Path: filepath.Join(t.TempDir(), "out.gguf")})
-	if _, err := whole.Write(context.Background(), Options{Workers: 2}); err != nil {
+	if _, err := whole.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2}); err != nil {
 		t.Fatal(err)
 	}
 	hash := sum(t, whole.Parts[0].Path)
@@ -224,7 +225,7 @@ func TestResume(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			var chunks atomic.Int64
 			stop := int64(1 + (n+round*7)%24)
-			res, err := p.Write(ctx, Options{Workers: 1 + n%3, Resume: true, Progress: func(Progress) {
+			res, err := p.Write(ctx, Options{Features: isa.Detect(), Workers: 1 + n%3, Resume: true, Progress: func(Progress) {
 				if chunks.Add(1) == stop {
 					cancel(errors.New("stopped"))
 				}
@@ -244,7 +245,7 @@ func TestResume(t *testing.T) {
 			lose(t, rng, p)
 		}
 		if !exists(path) {
-			res, err := p.Write(context.Background(), Options{Workers: 2, Resume: true})
+			res, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2, Resume: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,7 +293,7 @@ func TestResumeDamaged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.gguf")
 	p := planOf(t, m, "Q8_0", Output{Path: path})
 	ctx, cancel := context.WithCancel(context.Background())
-	p.Write(ctx, Options{Workers: 1, Progress: func(now Progress) {
+	p.Write(ctx, Options{Features: isa.Detect(), Workers: 1, Progress: func(now Progress) {
 		if now.Done > now.Total*3/4 {
 			cancel()
 		}
@@ -305,7 +306,7 @@ func TestResumeDamaged(t *testing.T) {
 	if err := os.WriteFile(p.Parts[0].partPath(), b, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	res, err := p.Write(context.Background(), Options{Workers: 2, Resume: true})
+	res, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2, Resume: true})
 	if err != nil || res.Again != 1 || res.Resumed < 3 {
 		t.Fatalf("%v, %+v", err, res)
 	}
@@ -317,7 +318,7 @@ func TestResumeNames(t *testing.T) {
 	m := source(t)
 	dir := t.TempDir()
 	p := planOf(t, m, "Q8_0", Output{Path: filepath.Join(dir, "out"), PartTensors: 6})
-	r := &run{plan: p, opts: Options{Workers: 2}}
+	r := &run{plan: p, opts: Options{Features: isa.Detect(), Workers: 2}}
 	var err error
 	if r.journal, err = p.openJournal(false, false); err != nil {
 		t.Fatal(err)
@@ -338,7 +339,7 @@ func TestResumeNames(t *testing.T) {
 		t.Fatal("the last part has no name")
 	}
 	os.Remove(taken)
-	res, err := p.Write(ctx, Options{Workers: 2, Resume: true})
+	res, err := p.Write(ctx, Options{Features: isa.Detect(), Workers: 2, Resume: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +361,7 @@ func TestRefused(t *testing.T) {
 		_, err := p.Write(context.Background(), o)
 		return err
 	}
-	if _, err := p.Write(stopped, Options{Workers: 1}); !errors.Is(err, context.Canceled) {
+	if _, err := p.Write(stopped, Options{Features: isa.Detect(), Workers: 1}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	var unfinished *ExistsError
@@ -369,16 +370,16 @@ func TestRefused(t *testing.T) {
 	}
 	other := planOf(t, m, "Q6_K", Output{Path: path})
 	var changed *ChangedError
-	if err := write(other, Options{Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Was != "Q8_0" || changed.Now != "Q6_K" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Was != "Q8_0" || changed.Now != "Q6_K" {
 		t.Errorf("another recipe: %v", err)
 	}
 	other = planOf(t, m, "Q8_0", Output{Path: path})
 	other.Facts = other.Facts[:1]
-	if err := write(other, Options{Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Now != "" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Now != "" {
 		t.Errorf("a fact less: %v", err)
 	}
 	other.Facts = append(p.Facts, Fact{"--imatrix", "x"})
-	if err := write(other, Options{Resume: true}); !errors.As(err, &changed) || changed.Name != "--imatrix" || changed.Was != "" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "--imatrix" || changed.Was != "" {
 		t.Errorf("a fact more: %v", err)
 	}
 	f, err := os.OpenFile(p.journalPath(), os.O_RDWR, 0)
@@ -386,11 +387,11 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var busy *BusyError
-	if err := write(p, Options{Resume: true}); !errors.As(err, &busy) {
+	if err := write(p, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &busy) {
 		t.Errorf("another process: %v", err)
 	}
 	f.Close()
-	if err := write(p, Options{Resume: true}); err != nil {
+	if err := write(p, Options{Features: isa.Detect(), Resume: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := write(p, Options{}); !errors.As(err, &unfinished) || unfinished.Unfinished || unfinished.Path != path {
@@ -421,7 +422,7 @@ func TestValues(t *testing.T) {
 		binary.LittleEndian.PutUint16(x.Data[2*(row*256+col):], c.bits)
 		dir := t.TempDir()
 		p := planOf(t, m, c.to, Output{Path: filepath.Join(dir, "out.gguf")})
-		_, err := p.Write(context.Background(), Options{Workers: 2})
+		_, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2})
 		var v *ValueError
 		if !errors.As(err, &v) || v.Tensor != x.Name || v.Row != row || v.Col != col && c.to != "Q8_0" || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%04x as %s: %v", c.bits, c.to, err)

@@ -13,18 +13,21 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"ck/internal/aside"
+	"ck/internal/isa"
 	"ck/internal/quant"
 )
 
 // Options are how a plan is written. None of them changes a byte.
 type Options struct {
-	Workers int
-	Resume  bool // go on where an earlier run ended; without one, begin
-	Force   bool // overwrite outputs that are there, and start unfinished ones anew
+	Workers  int
+	Features isa.Features // of the CPU that may be used
+	Resume   bool         // go on where an earlier run ended; without one, begin
+	Force    bool         // overwrite outputs that are there, and start unfinished ones anew
 
 	// Progress, if not nil, is told from time to time how far the work is. It may be called from any goroutine.
 	Progress func(Progress)
@@ -313,7 +316,7 @@ func (r *run) workers(ctx context.Context, f func(ctx context.Context, w *worker
 	var wg sync.WaitGroup
 	for range max(1, r.opts.Workers) {
 		wg.Go(func() {
-			w := &worker{}
+			w := &worker{features: r.opts.Features, encoders: map[quant.Type]*quant.Encoder{}}
 			for ctx.Err() == nil && r.failed.Load() == nil {
 				t, row, rows := r.take()
 				if t == nil {
@@ -493,8 +496,20 @@ func (r *run) publish() error {
 
 // worker is what a worker holds.
 type worker struct {
+	features isa.Features
+	encoders map[quant.Type]*quant.Encoder
 	src, dst []byte
 	floats   []float32
+}
+
+// encoder is the worker's encoder to a type.
+func (w *worker) encoder(t quant.Type) *quant.Encoder {
+	e := w.encoders[t]
+	if e == nil {
+		e = quant.NewEncoder(t, w.features)
+		w.encoders[t] = e
+	}
+	return e
 }
 
 // bytes is the worker's buffer for output.
@@ -511,8 +526,18 @@ const pageBytes = 4096
 // touched keeps the reads of touch from being left out.
 var touched atomic.Uint32
 
-// touch reads the pages of b, so that waiting for the disk is told from computing.
+// touch reads the pages of b, so that waiting for the disk is told from computing. Asked for together they come without a fault for each;
+// what the system cannot give shows where b is used.
 func touch(b []byte) {
+	if skip := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (pageBytes - 1)); skip > 0 {
+		if pageBytes-skip >= len(b) {
+			return
+		}
+		b = b[pageBytes-skip:]
+	}
+	if len(b) == 0 || unix.Madvise(b, unix.MADV_POPULATE_READ) == nil {
+		return
+	}
 	var sum byte
 	for i := 0; i < len(b); i += pageBytes {
 		sum += b[i]
@@ -538,7 +563,7 @@ func (w *worker) encode(t *Tensor, src []byte, row, rows int) ([]byte, error) {
 		importance = t.Importance[matrix*cols : (matrix+1)*cols]
 	}
 	dst := w.bytes(rows * t.Type.RowBytes(cols))
-	if err := quant.Quantize(t.Type, dst, x, importance); err != nil {
+	if err := w.encoder(t.Type).Encode(dst, x, importance); err != nil {
 		return nil, w.explain(t, x, row, err)
 	}
 	if i := quant.FirstNotFinite(t.Type, dst); i >= 0 {

@@ -23,6 +23,12 @@ func decodeF16(dst []float32, src []byte) {
 }
 
 func decodeBF16(dst []float32, src []byte) {
+	for ; len(dst) >= 4; dst, src = dst[4:], src[8:] { // four in one word
+		u, d := binary.LittleEndian.Uint64(src), (*[4]float32)(dst)
+		lo, hi := uint32(u), uint32(u>>32)
+		d[0], d[1] = math.Float32frombits(lo<<16), math.Float32frombits(lo&0xffff0000)
+		d[2], d[3] = math.Float32frombits(hi<<16), math.Float32frombits(hi&0xffff0000)
+	}
 	for i := range dst {
 		dst[i] = half.BF16ToF32(binary.LittleEndian.Uint16(src[2*i:]))
 	}
