@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ck/internal/template"
+	"ck/internal/template/value"
 	"ck/internal/tokenizer"
 )
 
@@ -113,19 +114,19 @@ var roles = []string{"system", "developer", "user", "assistant", "model", "tool"
 // Render renders a conversation with a template. Control tokens are cut only where the template itself wrote all of their text: what
 // messages say stays text, whatever the template makes of it, unless opt.Special. Errors are *InputError around the template's.
 func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptions) (Rendering, error) {
-	text := func(s string) template.Value {
+	text := func(s string) value.Value {
 		if opt.Special {
 			return s
 		}
-		return template.Untrusted(s)
+		return value.Untrusted(s)
 	}
-	list := make([]template.Value, len(messages))
+	list := make([]value.Value, len(messages))
 	for i, msg := range messages {
 		role := text(msg.Role)
 		if slices.Contains(roles, msg.Role) {
 			role = msg.Role
 		}
-		d := template.NewDict().Set("role", role).Set("content", text(msg.Content))
+		d := value.NewDict().Set("role", role).Set("content", text(msg.Content))
 		if msg.Reasoning != "" {
 			for _, name := range reasoningNames {
 				d.Set(name, text(msg.Reasoning))
@@ -138,7 +139,7 @@ func (m *Model) Render(t *template.Template, messages []Message, opt RenderOptio
 		bos = ""
 	}
 	vars := template.Vars{
-		"messages":              template.NewList(list...),
+		"messages":              value.NewList(list...),
 		"bos_token":             bos,
 		"eos_token":             m.eos,
 		"add_generation_prompt": !opt.Continue,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ck/internal/template"
+	"ck/internal/template/value"
 )
 
 // Many models reason aloud before they answer. What they reason stands between marks: plain text such as <think>, or control tokens, which
@@ -142,7 +143,7 @@ const white = " \t\r\n"
 // taken. Sources: the model cards of qwen3, deepseek-v3.1, minimax-m3, ling-3.0, mistral-small-4, solar-open.
 var switches = []struct {
 	name    string
-	off, on template.Value
+	off, on value.Value
 	literal string // the template must name this value: it writes others out as they come
 	less    bool   // the model reasons less, and still does
 }{
@@ -159,7 +160,7 @@ var switches = []struct {
 // WithoutReasoning returns the variable with which t asks the model not to reason, by trying which one changes a prompt; nil if the template
 // has none. off is false if the model can only be asked to reason less.
 func (m *Model) WithoutReasoning(t *template.Template) (vars template.Vars, off bool) {
-	render := func(name string, v template.Value) (string, bool) {
+	render := func(name string, v value.Value) (string, bool) {
 		r, err := m.Render(t, []Message{{Role: "user", Content: "Hello"}}, RenderOptions{Vars: template.Vars{name: v}, Now: time.Unix(0, 0)})
 		return r.Text, err == nil
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ck/internal/template/value"
 	"ck/internal/testkit"
 )
 
@@ -25,9 +26,9 @@ func readJSON(t testing.TB, path string, v any) {
 	}
 }
 
-func fromJSON(t testing.TB, b []byte) Value {
+func fromJSON(t testing.TB, b []byte) value.Value {
 	t.Helper()
-	v, err := FromJSON(b)
+	v, err := value.FromJSON(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +86,9 @@ func TestRealTemplates(t *testing.T) {
 			if tools != nil {
 				vars["tools"] = fromJSON(t, tools)
 			}
-			more := fromJSON(t, c.Vars).(*Dict)
-			for i, k := range more.keys {
-				vars[k.(string)] = more.vals[i]
+			more := fromJSON(t, c.Vars).(*value.Dict)
+			for i, k := range more.Keys {
+				vars[k.(string)] = more.Vals[i]
 			}
 			got, err := tmpl.Render(vars, Options{Now: now})
 			checkOwn(t, tmpl, vars, got, err)
@@ -116,22 +117,22 @@ func TestRealTemplates(t *testing.T) {
 }
 
 // untrusted is v with all texts from outside, but for the keys of dicts and the values of roles.
-func untrusted(v Value) Value {
+func untrusted(v value.Value) value.Value {
 	switch v := v.(type) {
 	case string:
-		return Untrusted(v)
-	case *List:
-		l := &List{tuple: v.tuple}
-		for _, item := range v.items {
-			l.items = append(l.items, untrusted(item))
+		return value.Untrusted(v)
+	case *value.List:
+		l := &value.List{Tuple: v.Tuple}
+		for _, item := range v.Items {
+			l.Items = append(l.Items, untrusted(item))
 		}
 		return l
-	case *Dict:
-		d := NewDict()
-		for i, k := range v.keys {
+	case *value.Dict:
+		d := value.NewDict()
+		for i, k := range v.Keys {
 			key := k.(string)
-			if d.Set(key, untrusted(v.vals[i])); key == "role" {
-				d.Set(key, v.vals[i])
+			if d.Set(key, untrusted(v.Vals[i])); key == "role" {
+				d.Set(key, v.Vals[i])
 			}
 		}
 		return d
@@ -151,10 +152,10 @@ func checkOwn(t *testing.T, tmpl *Template, vars Vars, want string, wantErr erro
 	}
 	outside["messages"] = untrusted(vars["messages"])
 	list, err := tmpl.RenderParts(outside, Options{Now: now})
-	got, r := "", newRun(time.Now(), Limits{}.withDefaults(1<<20))
+	got, r := "", value.NewRun(time.Now(), value.Limits{}.WithDefaults(1<<20))
 	for _, p := range list {
 		got += p.Text
-		if name := tokenName.FindString(p.Text); !p.Own && name != "" && !strings.Contains(fmt.Sprint(tokenName.FindAllString(r.repr(vars["messages"]), -1)), name) {
+		if name := tokenName.FindString(p.Text); !p.Own && name != "" && !strings.Contains(fmt.Sprint(tokenName.FindAllString(r.Repr(vars["messages"]), -1)), name) {
 			t.Errorf("%s: %s in %.200q is not the template's own", tmpl.name, name, p.Text)
 		}
 	}
@@ -170,10 +171,10 @@ func TestProbes(t *testing.T) {
 		Probes  []struct{ Template, Expected, Error string }
 	}
 	readJSON(t, testkit.Data(t, "templates/probes.json"), &file)
-	context := fromJSON(t, file.Context).(*Dict)
+	context := fromJSON(t, file.Context).(*value.Dict)
 	vars := Vars{}
-	for i, k := range context.keys {
-		vars[k.(string)] = context.vals[i]
+	for i, k := range context.Keys {
+		vars[k.(string)] = context.Vals[i]
 	}
 	good := 0
 	for _, p := range file.Probes {

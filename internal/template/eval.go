@@ -1,100 +1,106 @@
 package template
 
-func (r *state) eval(x expr) Value {
-	r.step(1)
-	r.enter()
+import (
+	"ck/internal/template/builtin"
+	"ck/internal/template/syntax"
+	"ck/internal/template/value"
+)
+
+func (r *state) eval(x syntax.Expr) value.Value {
+	r.Step(1)
+	r.Enter()
 	v := r.node(x)
-	r.leave()
+	r.Leave()
 	return v
 }
 
 // node is the value of an expression.
-func (r *state) node(x expr) Value {
+func (r *state) node(x syntax.Expr) value.Value {
 	switch x := x.(type) {
-	case *constExpr:
-		return x.v
-	case *nameExpr:
-		r.line = x.line
-		return r.lookup(x.name)
-	case *listExpr:
-		return r.evalList(x.items, x.tuple)
-	case *dictExpr:
+	case *syntax.ConstExpr:
+		return x.V
+	case *syntax.NameExpr:
+		r.line = x.Line
+		return r.lookup(x.Name)
+	case *syntax.ListExpr:
+		return r.evalList(x.Items, x.Tuple)
+	case *syntax.DictExpr:
 		return r.evalDict(x)
-	case *unaryExpr:
-		v := r.eval(x.x)
-		r.line = x.line
-		return r.unary(x.op, v)
-	case *binExpr:
-		a, b := r.eval(x.l), r.eval(x.r)
-		r.line = x.line
-		return r.binary(x.op, a, b)
-	case *notExpr:
-		return !r.truth(r.eval(x.x))
-	case *andExpr:
-		if v := r.eval(x.l); !r.truth(v) {
+	case *syntax.UnaryExpr:
+		v := r.eval(x.X)
+		r.line = x.Line
+		return r.Unary(x.Op, v)
+	case *syntax.BinExpr:
+		a, b := r.eval(x.L), r.eval(x.R)
+		r.line = x.Line
+		return r.Binary(x.Op, a, b)
+	case *syntax.NotExpr:
+		return !r.Truth(r.eval(x.X))
+	case *syntax.AndExpr:
+		if v := r.eval(x.L); !r.Truth(v) {
 			return v
 		}
-		return r.eval(x.r)
-	case *orExpr:
-		if v := r.eval(x.l); r.truth(v) {
+		return r.eval(x.R)
+	case *syntax.OrExpr:
+		if v := r.eval(x.L); r.Truth(v) {
 			return v
 		}
-		return r.eval(x.r)
-	case *condExpr:
+		return r.eval(x.R)
+	case *syntax.CondExpr:
 		return r.cond(x)
-	case *compareExpr:
+	case *syntax.CompareExpr:
 		return r.compareChain(x)
-	case *concatExpr:
+	case *syntax.ConcatExpr:
 		return r.concat(x)
-	case *attrExpr:
-		v := r.eval(x.x)
-		r.line = x.line
-		return r.attr(v, x.name)
-	case *indexExpr:
-		v, k := r.eval(x.x), r.eval(x.key)
-		r.line = x.line
-		return r.item(v, k)
-	case *sliceExpr:
-		v, k := r.eval(x.x), sliceKey{r.evalPart(x.start), r.evalPart(x.stop), r.evalPart(x.step)}
-		r.line = x.line
-		return r.slice(v, k)
-	case *callExpr:
-		fn, a := r.eval(x.fn), r.args(&x.args)
-		r.line = x.line
+	case *syntax.AttrExpr:
+		v := r.eval(x.X)
+		r.line = x.Line
+		return r.Attr(v, x.Name)
+	case *syntax.IndexExpr:
+		v, k := r.eval(x.X), r.eval(x.Key)
+		r.line = x.Line
+		return r.Item(v, k)
+	case *syntax.SliceExpr:
+		v, k := r.eval(x.X), value.SliceKey{Start: r.evalPart(x.Start), Stop: r.evalPart(x.Stop), Step: r.evalPart(x.Step)}
+		r.line = x.Line
+		return r.Slice(v, k)
+	case *syntax.CallExpr:
+		fn, a := r.eval(x.Fn), r.args(&x.Args)
+		r.line = x.Line
 		return r.call(fn, a)
-	case *filterExpr:
-		return r.apply("filter", x.x, x.name, x.def, &x.args, x.line)
-	case *testExpr:
-		return r.apply("test", x.x, x.name, x.def, &x.args, x.line)
+	case *syntax.FilterExpr:
+		return r.apply("filter", x.X, x.Name, x.Def, &x.Args, x.Line)
+	case *syntax.TestExpr:
+		return r.apply("test", x.X, x.Name, x.Def, &x.Args, x.Line)
 	}
-	return r.bodyText(x.(*bodyExpr).body)
+	return r.bodyText(x.(*syntax.BodyExpr).Body)
 }
 
 // bodyText is the text of a body with variables of its own.
-func (r *state) bodyText(body []stmt) Value {
+func (r *state) bodyText(body []syntax.Stmt) value.Value {
 	return r.capture(func() flow {
 		return r.inScope(r.scope, func() flow { return r.body(body) })
 	})
 }
 
 // lookup is the value of a variable, a global function, or undefined.
-func (r *state) lookup(name string) Value {
+func (r *state) lookup(name string) value.Value {
 	for s := r.scope; s != nil; s = s.parent {
 		if i := s.find(name); i >= 0 {
 			return s.vals[i]
 		}
 	}
-	if f := globalTable[name]; f != nil {
-		return &function{f}
+	if f := builtin.GlobalTable[name]; f != nil {
+		return &builtin.Function{F: f}
 	}
 	if name == "self" {
 		return selfRef{r}
 	}
-	return r.undefined("'%s' is undefined", name)
+	return r.Undefined("'%s' is undefined", name)
 }
 
-func (r *state) evalAll(xs []expr) []Value {
-	vals := make([]Value, len(xs))
+func (r *state) evalAll(xs []syntax.Expr) []value.Value {
+	vals := make([]value.Value, len(xs))
 	for i, x := range xs {
 		vals[i] = r.eval(x)
 	}
@@ -102,48 +108,48 @@ func (r *state) evalAll(xs []expr) []Value {
 }
 
 // evalPart is nil for a part of a slice that was left out.
-func (r *state) evalPart(x expr) Value {
+func (r *state) evalPart(x syntax.Expr) value.Value {
 	if x == nil {
 		return nil
 	}
 	return r.eval(x)
 }
 
-func (r *state) evalList(items []expr, tuple bool) Value {
-	r.chargeN(len(items), costItem)
-	l := &List{items: r.evalAll(items), tuple: tuple}
-	r.charge(costObject)
+func (r *state) evalList(items []syntax.Expr, tuple bool) value.Value {
+	r.ChargeN(len(items), value.CostItem)
+	l := &value.List{Items: r.evalAll(items), Tuple: tuple}
+	r.Charge(value.CostObject)
 	return l
 }
 
-func (r *state) evalDict(x *dictExpr) Value {
-	d := NewDict()
-	r.charge(costObject)
-	for i := range x.keys {
-		k := r.eval(x.keys[i])
-		v := r.eval(x.vals[i])
-		r.line = x.line
-		r.put(d, k, v)
+func (r *state) evalDict(x *syntax.DictExpr) value.Value {
+	d := value.NewDict()
+	r.Charge(value.CostObject)
+	for i := range x.Keys {
+		k := r.eval(x.Keys[i])
+		v := r.eval(x.Vals[i])
+		r.line = x.Line
+		r.Put(d, k, v)
 	}
 	return d
 }
 
-func (r *state) cond(x *condExpr) Value {
-	if r.truth(r.eval(x.cond)) {
-		return r.eval(x.yes)
+func (r *state) cond(x *syntax.CondExpr) value.Value {
+	if r.Truth(r.eval(x.Cond)) {
+		return r.eval(x.Yes)
 	}
-	if x.no == nil {
-		return r.undefined("the inline if-expression on line %d evaluated to false and no else section was defined.", x.line)
+	if x.No == nil {
+		return r.Undefined("the inline if-expression on line %d evaluated to false and no else section was defined.", x.Line)
 	}
-	return r.eval(x.no)
+	return r.eval(x.No)
 }
 
-func (r *state) compareChain(x *compareExpr) Value {
-	a := r.eval(x.first)
-	for i, op := range x.ops {
-		b := r.eval(x.args[i])
-		r.line = x.line
-		if !r.compareOp(op, a, b) {
+func (r *state) compareChain(x *syntax.CompareExpr) value.Value {
+	a := r.eval(x.First)
+	for i, op := range x.Ops {
+		b := r.eval(x.Args[i])
+		r.line = x.Line
+		if !r.CompareOp(op, a, b) {
 			return false
 		}
 		a = b
@@ -151,65 +157,65 @@ func (r *state) compareChain(x *compareExpr) Value {
 	return true
 }
 
-func (r *state) concat(x *concatExpr) Value {
-	var b blend
-	for _, p := range x.parts {
-		v := r.textOf(r.eval(p))
-		s, _ := plainText(v)
-		r.charge(2 * len(s))
-		b.add(v)
+func (r *state) concat(x *syntax.ConcatExpr) value.Value {
+	var b value.Blend
+	for _, p := range x.Parts {
+		v := r.TextOf(r.eval(p))
+		s, _ := value.PlainText(v)
+		r.Charge(2 * len(s))
+		b.Add(v)
 	}
-	return b.value(false)
+	return b.Value(false)
 }
 
 // apply applies a filter or test to x; def is what the parser got for its name.
-func (r *state) apply(what string, x expr, name string, def any, given *callArgs, line int) Value {
+func (r *state) apply(what string, x syntax.Expr, name string, def any, given *syntax.CallArgs, line int) value.Value {
 	v := r.eval(x)
 	a := r.args(given)
 	r.line = line
-	b, ok := def.(*builtin)
+	b, ok := def.(*builtin.Func)
 	if !ok {
-		r.fail("TemplateRuntimeError", "no %s named '%s'", what, name)
+		r.Fail("TemplateRuntimeError", "no %s named '%s'", what, name)
 	}
-	return b.invoke(&r.env, v, a)
+	return b.Invoke(&r.Env, v, a)
 }
 
 // args evaluates the arguments of a call.
-func (r *state) args(a *callArgs) args {
-	out := args{pos: r.evalAll(a.pos), names: a.names, kw: r.evalAll(a.kw)}
-	if a.star != nil {
-		out.pos = append(out.pos, r.items(r.eval(a.star))...)
+func (r *state) args(a *syntax.CallArgs) builtin.Args {
+	out := builtin.Args{Pos: r.evalAll(a.Pos), Names: a.Names, Kw: r.evalAll(a.Kw)}
+	if a.Star != nil {
+		out.Pos = append(out.Pos, r.Items(r.eval(a.Star))...)
 	}
-	if a.dstar != nil {
-		v := r.eval(a.dstar)
-		d, ok := v.(*Dict)
+	if a.Dstar != nil {
+		v := r.eval(a.Dstar)
+		d, ok := v.(*value.Dict)
 		if !ok {
-			r.typeError("argument after ** must be a mapping, not %s", typeName(v))
+			r.TypeError("argument after ** must be a mapping, not %s", value.TypeName(v))
 		}
-		out.names = append([]string{}, out.names...)
-		for i, k := range d.keys {
-			name, ok := plainText(k)
+		out.Names = append([]string{}, out.Names...)
+		for i, k := range d.Keys {
+			name, ok := value.PlainText(k)
 			if !ok {
-				r.typeError("keywords must be strings")
+				r.TypeError("keywords must be strings")
 			}
-			if _, ok := k.(*mixed); ok {
-				out.alien = true
+			if _, ok := k.(*value.Mixed); ok {
+				out.Alien = true
 			}
-			r.charge(costItem)
-			out.names, out.kw = append(out.names, name), append(out.kw, d.vals[i])
+			r.Charge(value.CostItem)
+			out.Names, out.Kw = append(out.Names, name), append(out.Kw, d.Vals[i])
 		}
 	}
 	return out
 }
 
 // call is fn(a).
-func (r *state) call(fn Value, a args) Value {
+func (r *state) call(fn value.Value, a builtin.Args) value.Value {
 	switch fn := fn.(type) {
-	case callable:
-		return fn.Call(&r.env, a)
-	case *Undefined:
-		r.missing(fn)
+	case builtin.Callable:
+		return fn.Call(&r.Env, a)
+	case *value.Undefined:
+		r.Missing(fn)
 	}
-	r.typeError("'%s' object is not callable", typeName(fn))
+	r.TypeError("'%s' object is not callable", value.TypeName(fn))
 	return nil
 }

@@ -3,14 +3,18 @@ package template
 import (
 	"slices"
 	"time"
+
+	"ck/internal/template/builtin"
+	"ck/internal/template/syntax"
+	"ck/internal/template/value"
 )
 
 // state is one rendering.
 type state struct {
-	env
-	tree  *tree
+	builtin.Env
+	tree  *syntax.Tree
 	line  int // of the node evaluated last, for errors
-	out   *blend
+	out   *value.Blend
 	scope *scope
 	root  *scope
 }
@@ -18,17 +22,17 @@ type state struct {
 // begin makes the rendering's variables and limits, which grow with the variables.
 func (r *state) begin(vars Vars, opt Options) {
 	start := time.Now()
-	r.now = time.Now
+	r.Now = time.Now
 	if !opt.Now.IsZero() {
-		r.now = func() time.Time { return opt.Now }
+		r.Now = func() time.Time { return opt.Now }
 	}
 	size := 0
 	context := &scope{}
 	for name, v := range vars {
-		context.set(name, normalize(v, &size, 0))
+		context.set(name, value.Normalize(v, &size, 0))
 		size += len(name)
 	}
-	r.run = newRun(start, opt.Limits.withDefaults(size))
+	r.Run = value.NewRun(start, opt.Limits.WithDefaults(size))
 	r.root = &scope{parent: context}
 	r.scope = r.root
 }
@@ -43,143 +47,143 @@ const (
 )
 
 // write writes a text, whoever's it is.
-func (r *state) write(v Value) {
-	s, _ := plainText(v)
-	if len(s) > r.lim.Output-r.out.len() {
-		r.fail("LimitError", "more than %d bytes of output", r.lim.Output)
+func (r *state) write(v value.Value) {
+	s, _ := value.PlainText(v)
+	if len(s) > r.Lim.Output-r.out.Len() {
+		r.Fail("LimitError", "more than %d bytes of output", r.Lim.Output)
 	}
-	r.charge(2 * len(s))
-	r.out.add(v)
+	r.Charge(2 * len(s))
+	r.out.Add(v)
 }
 
 // capture is the text that f writes.
-func (r *state) capture(f func() flow) Value {
+func (r *state) capture(f func() flow) value.Value {
 	saved := r.out
-	r.out = &blend{}
+	r.out = &value.Blend{}
 	f()
-	v := r.out.value(false)
+	v := r.out.Value(false)
 	r.out = saved
 	return v
 }
 
-func (r *state) body(body []stmt) flow {
-	r.enter()
+func (r *state) body(body []syntax.Stmt) flow {
+	r.Enter()
 	for _, s := range body {
-		r.step(1)
+		r.Step(1)
 		if fl := r.exec(s); fl != flowNext {
-			r.leave()
+			r.Leave()
 			return fl
 		}
 	}
-	r.leave()
+	r.Leave()
 	return flowNext
 }
 
 // exec runs one statement; its text goes to r.out.
-func (r *state) exec(s stmt) flow {
+func (r *state) exec(s syntax.Stmt) flow {
 	switch s := s.(type) {
-	case *dataStmt:
-		r.write(s.text)
-	case *outputStmt:
-		r.line = s.line
-		v := r.eval(s.x)
-		r.line = s.line
-		r.write(r.textOf(v))
-	case *ifStmt:
-		for i, c := range s.conds {
-			if r.truth(r.eval(c)) {
-				return r.body(s.bodies[i])
+	case *syntax.DataStmt:
+		r.write(s.Text)
+	case *syntax.OutputStmt:
+		r.line = s.Line
+		v := r.eval(s.X)
+		r.line = s.Line
+		r.write(r.TextOf(v))
+	case *syntax.IfStmt:
+		for i, c := range s.Conds {
+			if r.Truth(r.eval(c)) {
+				return r.body(s.Bodies[i])
 			}
 		}
-		return r.body(s.other)
-	case *forStmt:
-		return r.runLoop(s, r.eval(s.iter), r.scope, 0)
-	case *setStmt:
-		v := r.eval(s.x)
-		r.line = s.line
-		r.assign(s.target, v)
-	case *withStmt:
+		return r.body(s.Other)
+	case *syntax.ForStmt:
+		return r.runLoop(s, r.eval(s.Iter), r.scope, 0)
+	case *syntax.SetStmt:
+		v := r.eval(s.X)
+		r.line = s.Line
+		r.assign(s.Target, v)
+	case *syntax.WithStmt:
 		return r.with(s)
-	case *macroStmt:
-		r.charge(2 * costObject)
-		r.setVar(s.def.name, &macro{r: r, def: s.def, scope: r.scope})
-	case *callStmt:
+	case *syntax.MacroStmt:
+		r.Charge(2 * value.CostObject)
+		r.setVar(s.Def.Name, &macro{r: r, def: s.Def, scope: r.scope})
+	case *syntax.CallStmt:
 		r.callBlock(s)
-	case *blockStmt:
+	case *syntax.BlockStmt:
 		parent := r.root
-		if s.scoped {
+		if s.Scoped {
 			parent = r.scope
 		}
-		return r.inScope(parent, func() flow { return r.body(s.body) })
-	case *scopeStmt:
-		return r.inScope(r.scope, func() flow { return r.body(s.body) })
-	case *breakStmt:
+		return r.inScope(parent, func() flow { return r.body(s.Body) })
+	case *syntax.ScopeStmt:
+		return r.inScope(r.scope, func() flow { return r.body(s.Body) })
+	case *syntax.BreakStmt:
 		return flowBreak
-	case *continueStmt:
+	case *syntax.ContinueStmt:
 		return flowContinue
 	}
 	return flowNext
 }
 
-func (r *state) with(s *withStmt) flow {
-	vals := r.evalAll(s.values)
+func (r *state) with(s *syntax.WithStmt) flow {
+	vals := r.evalAll(s.Values)
 	return r.inScope(r.scope, func() flow {
-		for i, t := range s.targets {
+		for i, t := range s.Targets {
 			r.assign(t, vals[i])
 		}
-		return r.body(s.body)
+		return r.body(s.Body)
 	})
 }
 
-func (r *state) callBlock(s *callStmt) {
-	r.charge(2 * costObject)
-	caller := &macro{r: r, def: s.caller, scope: r.scope, caller: true}
-	fn := r.eval(s.call.fn)
-	a := r.args(&s.call.args)
-	a.names, a.kw = append(slices.Clip(a.names), "caller"), append(a.kw, caller)
-	r.line = s.call.line
-	r.write(r.textOf(r.call(fn, a)))
+func (r *state) callBlock(s *syntax.CallStmt) {
+	r.Charge(2 * value.CostObject)
+	caller := &macro{r: r, def: s.Caller, scope: r.scope, caller: true}
+	fn := r.eval(s.Call.Fn)
+	a := r.args(&s.Call.Args)
+	a.Names, a.Kw = append(slices.Clip(a.Names), "caller"), append(a.Kw, caller)
+	r.line = s.Call.Line
+	r.write(r.TextOf(r.call(fn, a)))
 }
 
 // assign gives a target its value.
-func (r *state) assign(t target, v Value) {
+func (r *state) assign(t syntax.Target, v value.Value) {
 	switch t := t.(type) {
-	case nameTarget:
+	case syntax.NameTarget:
 		r.setVar(string(t), v)
-	case *attrTarget:
-		r.line = t.line
-		ns, ok := r.lookup(t.name).(*namespace)
+	case *syntax.AttrTarget:
+		r.line = t.Line
+		ns, ok := r.lookup(t.Name).(*value.Namespace)
 		if !ok {
-			r.fail("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
+			r.Fail("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
 		}
-		r.setAttr(ns, t.attr, v)
-	case *tupleTarget:
+		r.SetAttr(ns, t.Attr, v)
+	case *syntax.TupleTarget:
 		r.unpack(t, v)
 	}
 }
 
 // unpack gives the targets of a tuple the items of v.
-func (r *state) unpack(t *tupleTarget, v Value) {
-	r.line = t.line
-	it, ok := r.tryIterate(v)
+func (r *state) unpack(t *syntax.TupleTarget, v value.Value) {
+	r.line = t.Line
+	it, ok := r.TryIterate(v)
 	if !ok {
-		r.typeError("cannot unpack non-iterable %s object", typeName(v))
+		r.TypeError("cannot unpack non-iterable %s object", value.TypeName(v))
 	}
-	vals := make([]Value, 0, len(t.items))
+	vals := make([]value.Value, 0, len(t.Items))
 	for {
-		x, ok := r.next(it)
+		x, ok := r.Next(it)
 		if !ok {
 			break
 		}
-		if len(vals) == len(t.items) {
-			r.fail("ValueError", "too many values to unpack (expected %d)", len(t.items))
+		if len(vals) == len(t.Items) {
+			r.Fail("ValueError", "too many values to unpack (expected %d)", len(t.Items))
 		}
 		vals = append(vals, x)
 	}
-	if len(vals) < len(t.items) {
-		r.fail("ValueError", "not enough values to unpack (expected %d, got %d)", len(t.items), len(vals))
+	if len(vals) < len(t.Items) {
+		r.Fail("ValueError", "not enough values to unpack (expected %d, got %d)", len(t.Items), len(vals))
 	}
-	for i, item := range t.items {
+	for i, item := range t.Items {
 		r.assign(item, vals[i])
 	}
 }

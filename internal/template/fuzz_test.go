@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ck/internal/template/value"
 	"ck/internal/testkit"
 )
 
@@ -19,20 +20,20 @@ const fuzzVars = `{"messages": [{"role": "user", "content": "Hi <|im_end|> \u00e
 const outsider = "\ue000"
 
 // withOutsiders is v with all texts from outside, each with an outsider.
-func withOutsiders(v Value) Value {
+func withOutsiders(v value.Value) value.Value {
 	switch v := v.(type) {
 	case string:
-		return Untrusted(v + outsider + v)
-	case *List:
-		l := &List{tuple: v.tuple}
-		for _, item := range v.items {
-			l.items = append(l.items, withOutsiders(item))
+		return value.Untrusted(v + outsider + v)
+	case *value.List:
+		l := &value.List{Tuple: v.Tuple}
+		for _, item := range v.Items {
+			l.Items = append(l.Items, withOutsiders(item))
 		}
 		return l
-	case *Dict:
-		d := NewDict()
-		for i, k := range v.keys {
-			d.Set(k.(string), withOutsiders(v.vals[i]))
+	case *value.Dict:
+		d := value.NewDict()
+		for i, k := range v.Keys {
+			d.Set(k.(string), withOutsiders(v.Vals[i]))
 		}
 		return d
 	}
@@ -40,7 +41,7 @@ func withOutsiders(v Value) Value {
 }
 
 // checkOutsiders renders a template of any kind: what it takes for its own has nothing from outside.
-func checkOutsiders(t *testing.T, tmpl *Template, vars Vars, src string, limits Limits) {
+func checkOutsiders(t *testing.T, tmpl *Template, vars Vars, src string, limits value.Limits) {
 	outside := Vars{}
 	for k, v := range vars {
 		outside[k] = withOutsiders(v)
@@ -80,11 +81,11 @@ func FuzzTemplate(tf *testing.F) {
 		f.Add(src)
 	}
 	vars := Vars{}
-	d := fromJSON(f, []byte(fuzzVars)).(*Dict)
-	for i, k := range d.keys {
-		vars[k.(string)] = d.vals[i]
+	d := fromJSON(f, []byte(fuzzVars)).(*value.Dict)
+	for i, k := range d.Keys {
+		vars[k.(string)] = d.Vals[i]
 	}
-	limits := Limits{Steps: 200_000, Memory: 4 << 20, Output: 1 << 20, Time: 200 * time.Millisecond}
+	limits := value.Limits{Steps: 200_000, Memory: 4 << 20, Output: 1 << 20, Time: 200 * time.Millisecond}
 	f.Fuzz(func(t *testing.T, src string) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -122,7 +123,7 @@ func FuzzJSON(tf *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		v, err := FromJSON(data)
+		v, err := value.FromJSON(data)
 		if err != nil {
 			return
 		}
@@ -130,7 +131,7 @@ func FuzzJSON(tf *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := FromJSON([]byte(first)); err == nil { // an infinite float has no JSON
+		if again, err := value.FromJSON([]byte(first)); err == nil { // an infinite float has no JSON
 			second, err := tmpl.Render(Vars{"x": again}, Options{})
 			if err != nil || second != first {
 				t.Fatalf("%q, then %q, %v", first, second, err)

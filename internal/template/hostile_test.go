@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ck/internal/template/value"
 	"ck/internal/testkit"
 )
 
@@ -184,7 +185,7 @@ func measure(t *testing.T, src string) (took time.Duration, used uint64, err err
 	start := testkit.ThreadCPUTime(t)
 	tmpl, err := Parse("hostile", src)
 	if err == nil {
-		_, err = tmpl.Render(Vars{"x": 1, "y": NewList()}, Options{Now: now})
+		_, err = tmpl.Render(Vars{"x": 1, "y": value.NewList()}, Options{Now: now})
 	}
 	took = testkit.ThreadCPUTime(t) - start
 	close(stop)

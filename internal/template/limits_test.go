@@ -1,10 +1,14 @@
 package template
 
-import "testing"
+import (
+	"testing"
+
+	"ck/internal/template/value"
+)
 
 // TestCounts: what renderings count of their limits. A template passes with just as many steps and bytes, and fails with one less.
 func TestCounts(t *testing.T) {
-	vars := Vars{"n": 5, "s": "a <b>", "l": NewList(1, 2), "d": NewDict().Set("a", NewList(1, nil)), "c": Untrusted("<|IM|> x")}
+	vars := Vars{"n": 5, "s": "a <b>", "l": value.NewList(1, 2), "d": value.NewDict().Set("a", value.NewList(1, nil)), "c": value.Untrusted("<|IM|> x")}
 	for _, c := range []struct {
 		src           string
 		steps, memory int
@@ -23,11 +27,11 @@ func TestCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits := Limits{Steps: c.steps, Memory: c.memory}
+		limits := value.Limits{Steps: c.steps, Memory: c.memory}
 		if _, err := tmpl.Render(vars, Options{Now: now, Limits: limits}); err != nil {
 			t.Errorf("%s: %v", c.src, err)
 		}
-		for _, less := range []Limits{{Steps: c.steps - 1}, {Memory: c.memory - 1}} {
+		for _, less := range []value.Limits{{Steps: c.steps - 1}, {Memory: c.memory - 1}} {
 			_, err := tmpl.Render(vars, Options{Now: now, Limits: less})
 			if e, ok := err.(*Error); !ok || e.Kind != "LimitError" {
 				t.Errorf("%s with %+v: error %v, want a LimitError", c.src, less, err)

@@ -2,26 +2,30 @@ package template
 
 import (
 	"fmt"
+
+	"ck/internal/template/builtin"
+	"ck/internal/template/syntax"
+	"ck/internal/template/value"
 )
 
 // loop is the variable "loop" of a for statement.
 type loop struct {
 	r         *state
-	stmt      *forStmt
+	stmt      *syntax.ForStmt
 	scope     *scope // around the loop
-	seq       Value
-	it        *iterator
+	seq       value.Value
+	it        *value.Iterator
 	index     int // of cur, from 0; -1 before the first
-	prev, cur Value
-	after     []Value // items read ahead
+	prev, cur value.Value
+	after     []value.Value // items read ahead
 	depth0    int
-	changed   *List // the last arguments of changed()
-	n         int   // number of items, -1 while unknown
+	changed   *value.List // the last arguments of changed()
+	n         int         // number of items, -1 while unknown
 }
 
-func (l *loop) peek() (Value, bool) {
+func (l *loop) peek() (value.Value, bool) {
 	if len(l.after) == 0 {
-		v, ok := l.r.next(l.it)
+		v, ok := l.r.Next(l.it)
 		if !ok {
 			return nil, false
 		}
@@ -31,7 +35,7 @@ func (l *loop) peek() (Value, bool) {
 }
 
 func (l *loop) advance() bool {
-	l.r.step(3)
+	l.r.Step(3)
 	v, ok := l.peek()
 	if !ok {
 		return false
@@ -45,21 +49,21 @@ func (l *loop) advance() bool {
 // Len is the number of items; where it is not known beforehand, the rest of them is read.
 func (l *loop) Len() int {
 	if l.n < 0 {
-		l.after = append(l.after, l.r.rest(l.it)...)
+		l.after = append(l.after, l.r.Rest(l.it)...)
 		l.n = l.index + 1 + len(l.after)
 	}
 	return l.n
 }
 
 // runLoop runs a loop over seq inside of the given scope.
-func (r *state) runLoop(s *forStmt, seq Value, around *scope, depth0 int) flow {
-	r.line = s.line
-	l := &loop{r: r, stmt: s, scope: around, seq: seq, it: r.iterate(seq), index: -1, depth0: depth0, n: -1}
+func (r *state) runLoop(s *syntax.ForStmt, seq value.Value, around *scope, depth0 int) flow {
+	r.line = s.Line
+	l := &loop{r: r, stmt: s, scope: around, seq: seq, it: r.Iterate(seq), index: -1, depth0: depth0, n: -1}
 	switch seq.(type) {
-	case *List, *Dict, *view, *pyRange, *Undefined:
-		l.n, _ = r.length(seq)
+	case *value.List, *value.Dict, *value.View, *value.Range, *value.Undefined:
+		l.n, _ = r.Length(seq)
 	}
-	if s.test != nil {
+	if s.Test != nil {
 		l.n, l.it = -1, r.filtered(s, l.it, around)
 	}
 	// As in jinja2, "else" runs if no iteration came to the end of the body, be it because of a break or continue.
@@ -67,8 +71,8 @@ func (r *state) runLoop(s *forStmt, seq Value, around *scope, depth0 int) flow {
 	for l.advance() {
 		fl := r.inScope(around, func() flow {
 			r.scope.set("loop", l)
-			r.assign(s.target, l.cur)
-			return r.body(s.body)
+			r.assign(s.Target, l.cur)
+			return r.body(s.Body)
 		})
 		if fl == flowBreak {
 			break
@@ -76,23 +80,23 @@ func (r *state) runLoop(s *forStmt, seq Value, around *scope, depth0 int) flow {
 		done = done || fl == flowNext
 	}
 	if !done {
-		return r.inScope(around, func() flow { return r.body(s.other) })
+		return r.inScope(around, func() flow { return r.body(s.Other) })
 	}
 	return flowNext
 }
 
 // filtered is the items of src for which the condition of the loop holds.
-func (r *state) filtered(s *forStmt, src *iterator, around *scope) *iterator {
-	return &iterator{gen: func() (Value, bool) {
+func (r *state) filtered(s *syntax.ForStmt, src *value.Iterator, around *scope) *value.Iterator {
+	return &value.Iterator{Gen: func() (value.Value, bool) {
 		for {
-			v, ok := r.next(src)
+			v, ok := r.Next(src)
 			if !ok {
 				return nil, false
 			}
 			keep := false
 			r.inScope(around, func() flow {
-				r.assign(s.target, v)
-				keep = r.truth(r.eval(s.test))
+				r.assign(s.Target, v)
+				keep = r.Truth(r.eval(s.Test))
 				return flowNext
 			})
 			if keep {
@@ -109,19 +113,19 @@ func (l *loop) TypeName() string { return "LoopContext" }
 func (l *loop) Repr() string { return fmt.Sprintf("<LoopContext %d/%d>", l.index+1, l.Len()) }
 
 // Call runs a recursive loop over other items.
-func (l *loop) Call(_ *env, a args) Value {
+func (l *loop) Call(_ *builtin.Env, a builtin.Args) value.Value {
 	r := l.r
-	if !l.stmt.recursive {
-		r.typeError("The loop must have the 'recursive' marker to be called recursively.")
+	if !l.stmt.Recursive {
+		r.TypeError("The loop must have the 'recursive' marker to be called recursively.")
 	}
-	if len(a.pos) != 1 || len(a.names) > 0 {
-		r.typeError("loop() takes one argument")
+	if len(a.Pos) != 1 || len(a.Names) > 0 {
+		r.TypeError("loop() takes one argument")
 	}
-	return r.capture(func() flow { return r.runLoop(l.stmt, a.pos[0], l.scope, l.depth0+1) })
+	return r.capture(func() flow { return r.runLoop(l.stmt, a.Pos[0], l.scope, l.depth0+1) })
 }
 
 // Attr is an attribute or a method of the loop variable.
-func (l *loop) Attr(name string) (Value, bool) {
+func (l *loop) Attr(name string) (value.Value, bool) {
 	switch name {
 	case "index":
 		return l.index + 1, true
@@ -144,33 +148,33 @@ func (l *loop) Attr(name string) (Value, bool) {
 		return l.depth0, true
 	case "previtem":
 		if l.index <= 0 {
-			return l.r.undefined("there is no previous item"), true
+			return l.r.Undefined("there is no previous item"), true
 		}
 		return l.prev, true
 	case "nextitem":
 		if v, ok := l.peek(); ok {
 			return v, true
 		}
-		return l.r.undefined("there is no next item"), true
+		return l.r.Undefined("there is no next item"), true
 	}
 	if f := loopMethods[name]; f != nil {
-		return l.r.bind(l, f), true
+		return l.r.Bind(l, f), true
 	}
 	return nil, false
 }
 
-var loopMethods = map[string]*builtin{}
+var loopMethods = map[string]*builtin.Func{}
 
 func init() {
-	defineRaw(loopMethods, "cycle", func(r *env, v Value, a args) Value {
-		if len(a.pos) == 0 {
-			r.typeError("no items for cycling given")
+	builtin.DefineRaw(loopMethods, "cycle", func(r *builtin.Env, v value.Value, a builtin.Args) value.Value {
+		if len(a.Pos) == 0 {
+			r.TypeError("no items for cycling given")
 		}
-		return a.pos[max(v.(*loop).index, 0)%len(a.pos)]
+		return a.Pos[max(v.(*loop).index, 0)%len(a.Pos)]
 	})
-	defineRaw(loopMethods, "changed", func(r *env, v Value, a args) Value {
-		l, now := v.(*loop), r.tuple(a.pos)
-		changed := l.changed == nil || !r.equal(l.changed, now)
+	builtin.DefineRaw(loopMethods, "changed", func(r *builtin.Env, v value.Value, a builtin.Args) value.Value {
+		l, now := v.(*loop), r.Tuple(a.Pos)
+		changed := l.changed == nil || !r.Equal(l.changed, now)
 		l.changed = now
 		return changed
 	})

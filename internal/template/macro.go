@@ -2,12 +2,16 @@ package template
 
 import (
 	"fmt"
+
+	"ck/internal/template/builtin"
+	"ck/internal/template/syntax"
+	"ck/internal/template/value"
 )
 
 // macro is a macro, or the body of a call block, where it was defined.
 type macro struct {
 	r      *state
-	def    *macroDef
+	def    *syntax.MacroDef
 	scope  *scope
 	caller bool // the body of a call block
 }
@@ -20,69 +24,69 @@ func (m *macro) Repr() string {
 	if m.caller {
 		return "<Macro anonymous>"
 	}
-	return "<Macro " + m.r.quote(m.def.name) + ">"
+	return "<Macro " + m.r.Quote(m.def.Name) + ">"
 }
 
 // Attr is an attribute of a macro.
-func (m *macro) Attr(name string) (Value, bool) {
+func (m *macro) Attr(name string) (value.Value, bool) {
 	if name == "name" {
-		return m.def.name, true
+		return m.def.Name, true
 	}
 	return nil, false
 }
 
 // Call is the text of the macro's body.
-func (m *macro) Call(_ *env, a args) Value {
+func (m *macro) Call(_ *builtin.Env, a builtin.Args) value.Value {
 	r, d := m.r, m.def
-	what := fmt.Sprintf("macro '%s'", d.name)
+	what := fmt.Sprintf("macro '%s'", d.Name)
 	s := &scope{parent: m.scope}
 	explicitCaller := false
-	given := make([]bool, len(d.params))
-	for i, name := range d.params {
+	given := make([]bool, len(d.Params))
+	for i, name := range d.Params {
 		explicitCaller = explicitCaller || name == "caller"
-		if i < len(a.pos) {
-			s.set(name, a.pos[i])
+		if i < len(a.Pos) {
+			s.set(name, a.Pos[i])
 			given[i] = true
-		} else if v, ok := a.take(&r.env, name); ok {
+		} else if v, ok := a.Take(&r.Env, name); ok {
 			s.set(name, v)
 			given[i] = true
 		}
 	}
-	if d.caller && !explicitCaller {
-		v, ok := a.take(&r.env, "caller")
+	if d.Caller && !explicitCaller {
+		v, ok := a.Take(&r.Env, "caller")
 		if !ok || v == nil {
-			v = r.undefined("No caller defined")
+			v = r.Undefined("No caller defined")
 		}
 		s.set("caller", v)
 	}
-	rest := a.pos[min(len(a.pos), len(d.params)):]
-	if d.kwargs && s.find("kwargs") < 0 {
-		kw := NewDict()
-		for i, name := range a.names {
-			r.put(kw, a.nameValue(name), a.kw[i])
+	rest := a.Pos[min(len(a.Pos), len(d.Params)):]
+	if d.Kwargs && s.find("kwargs") < 0 {
+		kw := value.NewDict()
+		for i, name := range a.Names {
+			r.Put(kw, a.NameValue(name), a.Kw[i])
 		}
 		s.set("kwargs", kw)
-	} else if len(a.names) > 0 {
-		r.typeError("%s takes no keyword argument '%s'", what, a.names[0])
+	} else if len(a.Names) > 0 {
+		r.TypeError("%s takes no keyword argument '%s'", what, a.Names[0])
 	}
-	if d.varargs && s.find("varargs") < 0 {
-		s.set("varargs", r.tuple(rest))
+	if d.Varargs && s.find("varargs") < 0 {
+		s.set("varargs", r.Tuple(rest))
 	} else if len(rest) > 0 {
-		r.typeError("%s takes not more than %d argument(s)", what, len(d.params))
+		r.TypeError("%s takes not more than %d argument(s)", what, len(d.Params))
 	}
 	saved := r.scope
 	r.scope = s
-	for i, name := range d.params {
+	for i, name := range d.Params {
 		if given[i] {
 			continue
 		}
-		if k := i - (len(d.params) - len(d.defaults)); k >= 0 {
-			s.set(name, r.eval(d.defaults[k]))
+		if k := i - (len(d.Params) - len(d.Defaults)); k >= 0 {
+			s.set(name, r.eval(d.Defaults[k]))
 		} else {
-			s.set(name, r.undefined("parameter '%s' was not provided", name))
+			s.set(name, r.Undefined("parameter '%s' was not provided", name))
 		}
 	}
-	out := r.capture(func() flow { return r.body(d.body) })
+	out := r.capture(func() flow { return r.body(d.Body) })
 	r.scope = saved
 	return out
 }
@@ -97,8 +101,8 @@ func (selfRef) TypeName() string { return "object" }
 func (selfRef) Repr() string { return "<object>" }
 
 // Attr is the block of a name.
-func (s selfRef) Attr(name string) (Value, bool) {
-	if b := s.r.tree.blocks[name]; b != nil {
+func (s selfRef) Attr(name string) (value.Value, bool) {
+	if b := s.r.tree.Blocks[name]; b != nil {
 		return blockRef{s.r, b}, true
 	}
 	return nil, false
@@ -107,7 +111,7 @@ func (s selfRef) Attr(name string) (Value, bool) {
 // blockRef is a block that "self" gave.
 type blockRef struct {
 	r *state
-	b *blockStmt
+	b *syntax.BlockStmt
 }
 
 // TypeName is the name of its Python type.
@@ -117,7 +121,7 @@ func (blockRef) TypeName() string { return "object" }
 func (blockRef) Repr() string { return "<object>" }
 
 // Call is the text of the block.
-func (b blockRef) Call(*env, args) Value {
+func (b blockRef) Call(*builtin.Env, builtin.Args) value.Value {
 	return b.r.capture(func() flow { return b.r.exec(b.b) })
 }
 

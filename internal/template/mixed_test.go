@@ -3,10 +3,12 @@ package template
 import (
 	"strings"
 	"testing"
+
+	"ck/internal/template/value"
 )
 
 // shown is a rendering with the template's own stretches in «».
-func shown(list []Part) string {
+func shown(list []value.Part) string {
 	var b strings.Builder
 	for _, p := range list {
 		if p.Own {
@@ -20,9 +22,9 @@ func shown(list []Part) string {
 
 // Each way in which a template can make a text of others: what a message wrote is never the template's own, and what moves text keeps what is.
 func TestWhoseText(t *testing.T) {
-	vars := Vars{"c": Untrusted("<|IM|> x"), "p": Untrusted("<|i"), "q": Untrusted("m|>"), "n": Untrusted("60"), "role": "user", "e": Untrusted(""),
-		"m": NewList(NewDict().Set("role", "user").Set("content", Untrusted("<u>")), NewDict().Set("role", "model").Set("content", Untrusted("<v>"))),
-		"j": Untrusted(`{"<k>": ["<w>", 7]}`), "h": Untrusted("&lt;b&gt;")}
+	vars := Vars{"c": value.Untrusted("<|IM|> x"), "p": value.Untrusted("<|i"), "q": value.Untrusted("m|>"), "n": value.Untrusted("60"), "role": "user", "e": value.Untrusted(""),
+		"m": value.NewList(value.NewDict().Set("role", "user").Set("content", value.Untrusted("<u>")), value.NewDict().Set("role", "model").Set("content", value.Untrusted("<v>"))),
+		"j": value.Untrusted(`{"<k>": ["<w>", 7]}`), "h": value.Untrusted("&lt;b&gt;")}
 	for src, want := range map[string]string{
 		// Moved.
 		"<a>{{ c }}<b>":                                                        "«<a>»<|IM|> x«<b>»",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ck/internal/template/value"
 )
 
 // ownProbe is one entry of testdata/probes.json: a template and what jinja2 3.1.6 (Python 3.11) makes of it, a text or an error.
@@ -24,10 +26,10 @@ func ownProbes(t testing.TB) (probes []ownProbe) {
 
 func ownVars(t testing.TB) Vars {
 	d := fromJSON(t, []byte(`{"n": 5, "l": [1, 2], "s": "Hello, Wörld!\n  x ", "d": {"b": 1, "a": [1, {"c": null}], "é": 2.5},
-"u": [{"r": "B", "k": 2}, {"r": "a", "k": 1}, {"r": "b", "k": 2}], "e": "", "f": 3.14159, "neg": -7, "w": " \t pad \n"}`)).(*Dict)
+"u": [{"r": "B", "k": 2}, {"r": "a", "k": 1}, {"r": "b", "k": 2}], "e": "", "f": 3.14159, "neg": -7, "w": " \t pad \n"}`)).(*value.Dict)
 	vars := Vars{"big": new(big.Int).Exp(big.NewInt(10), big.NewInt(25), nil)}
-	for i, k := range d.keys {
-		vars[k.(string)] = d.vals[i]
+	for i, k := range d.Keys {
+		vars[k.(string)] = d.Vals[i]
 	}
 	return vars
 }
@@ -106,10 +108,10 @@ func TestGoValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := NewDict().Set("b", 1).Set("a", NewList("x", nil)).Set("b", 2)
-	for want, v := range map[string]Value{
+	d := value.NewDict().Set("b", 1).Set("a", value.NewList("x", nil)).Set("b", 2)
+	for want, v := range map[string]value.Value{
 		"{'b': 2, 'a': ['x', None]}": d,
-		"[1, True]":                  []Value{1, true},
+		"[1, True]":                  []value.Value{1, true},
 		"9223372036854775807":        int64(1<<63 - 1),
 		"1.5":                        1.5,
 	} {
@@ -117,11 +119,11 @@ func TestGoValues(t *testing.T) {
 			t.Errorf("%v: %q, %v, want %q", v, got, err, want)
 		}
 	}
-	deep := NewList()
+	deep := value.NewList()
 	for range 1000 {
-		deep = NewList(deep)
+		deep = value.NewList(deep)
 	}
-	for _, v := range []Value{map[string]int{}, struct{}{}, []string{"a"}, deep} {
+	for _, v := range []value.Value{map[string]int{}, struct{}{}, []string{"a"}, deep} {
 		if got, err := tmpl.Render(Vars{"x": v}, Options{}); err == nil {
 			t.Errorf("%T: %q, want an error", v, got)
 		}
@@ -134,20 +136,20 @@ func TestGoValues(t *testing.T) {
 func TestFromJSON(t *testing.T) {
 	for _, bad := range []string{"", "{", "[1,]", "1 2", "{\"a\":1} x", strings.Repeat("[", 100000), strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
 		strings.Repeat("9", 5000), "nul"} {
-		if v, err := FromJSON([]byte(bad)); err == nil {
+		if v, err := value.FromJSON([]byte(bad)); err == nil {
 			t.Errorf("%.20q: %v, want an error", bad, v)
 		}
 	}
-	v, err := FromJSON([]byte(` {"b": 1, "a": [1.0, null, true, 12345678901234567890], "b": "x"} `))
+	v, err := value.FromJSON([]byte(` {"b": 1, "a": [1.0, null, true, 12345678901234567890], "b": "x"} `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := v.(*Dict)
-	if keys := d.keys; !slices.Equal(keys, []Value{"b", "a"}) {
+	d := v.(*value.Dict)
+	if keys := d.Keys; !slices.Equal(keys, []value.Value{"b", "a"}) {
 		t.Errorf("keys %q", keys)
 	}
 	a, _ := d.Get("a")
-	if items := a.(*List).items; len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
+	if items := a.(*value.List).Items; len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
 		t.Errorf("items %v", items)
 	}
 }

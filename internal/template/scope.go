@@ -1,10 +1,14 @@
 package template
 
+import (
+	"ck/internal/template/value"
+)
+
 // scope holds the variables of a template, loop body, macro or block; parent is the scope around it.
 type scope struct {
 	parent *scope
 	names  []string
-	vals   []Value
+	vals   []value.Value
 	index  map[string]int // of names, once there are many
 }
 
@@ -23,7 +27,7 @@ func (s *scope) find(name string) int {
 	return -1
 }
 
-func (s *scope) set(name string, v Value) {
+func (s *scope) set(name string, v value.Value) {
 	if i := s.find(name); i >= 0 {
 		s.vals[i] = v
 		return
@@ -39,9 +43,9 @@ func (s *scope) set(name string, v Value) {
 	}
 }
 
-func (r *state) setVar(name string, v Value) {
+func (r *state) setVar(name string, v value.Value) {
 	if len(r.scope.names) > 16 {
-		r.charge(costItem)
+		r.Charge(value.CostItem)
 	}
 	r.scope.set(name, v)
 }

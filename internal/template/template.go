@@ -12,29 +12,33 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"ck/internal/template/builtin"
+	"ck/internal/template/syntax"
+	"ck/internal/template/value"
 )
 
 // Vars are the variables given to a rendering. []Value is accepted for a list, at any depth that NewList and Dict.Set reach.
-type Vars map[string]Value
+type Vars map[string]value.Value
 
 // Template is a parsed template. It is immutable and may be rendered by many goroutines at once.
 type Template struct {
 	name   string
 	source string
-	tree   *tree
+	tree   *syntax.Tree
 }
 
 // Source is the text that Parse got.
 func (t *Template) Source() string { return t.source }
 
 // names are the filters and tests that templates know.
-var names = builtinNames{
-	filter: func(name string) any { return known(filterTable, name) },
-	test:   func(name string) any { return known(testTable, name) },
+var names = syntax.Names{
+	Filter: func(name string) any { return known(builtin.FilterTable, name) },
+	Test:   func(name string) any { return known(builtin.TestTable, name) },
 }
 
 // known is a plain nil for a name that the table lacks.
-func known(table map[string]*builtin, name string) any {
+func known(table map[string]*builtin.Func, name string) any {
 	if b := table[name]; b != nil {
 		return b
 	}
@@ -44,8 +48,8 @@ func known(table map[string]*builtin, name string) any {
 // Parse parses a template. name appears in errors. Errors are of type *Error, kind "TemplateSyntaxError",
 // "TemplateAssertionError" (unknown filter or test) or "LimitError".
 func Parse(name, source string) (*Template, error) {
-	tree, err := parseTree(source, names)
-	if e, ok := err.(*syntaxError); ok {
+	tree, err := syntax.Parse(source, names)
+	if e, ok := err.(*syntax.Error); ok {
 		return nil, &Error{Template: name, Line: e.Line, Kind: e.Kind, Msg: e.Msg}
 	}
 	return &Template{name: name, source: source, tree: tree}, nil
@@ -55,7 +59,7 @@ func Parse(name, source string) (*Template, error) {
 type Options struct {
 	// Now is the time that strftime_now shows; the zero time stands for the present.
 	Now    time.Time
-	Limits Limits
+	Limits value.Limits
 }
 
 // Render renders the template with the given variables. Errors are of type *ErrRaised if the template called raise_exception,
@@ -70,12 +74,12 @@ func (t *Template) Render(vars Vars, opt Options) (text string, err error) {
 }
 
 // RenderParts is Render that says of each stretch whether the template wrote it or an Untrusted variable.
-func (t *Template) RenderParts(vars Vars, opt Options) (list []Part, err error) {
-	r := &state{tree: t.tree, out: &blend{}}
+func (t *Template) RenderParts(vars Vars, opt Options) (list []value.Part, err error) {
+	r := &state{tree: t.tree, out: &value.Blend{}}
 	defer r.catch(t.name, &err)
 	r.begin(vars, opt)
-	r.body(t.tree.body)
-	return r.out.parts(), nil
+	r.body(t.tree.Body)
+	return r.out.Parts(), nil
 }
 
 // Error is any error of a template but ErrRaised. Kind is the name of the exception that Python would raise
@@ -107,10 +111,10 @@ func (e *ErrRaised) Error() string {
 func (r *state) catch(name string, err *error) {
 	switch e := recover().(type) {
 	case nil:
-	case *valueError:
+	case *value.Error:
 		*err = &Error{Template: name, Line: r.line, Kind: e.Kind, Msg: e.Msg}
-	case *raised:
-		*err = &ErrRaised{Template: name, Line: r.line, Message: e.message}
+	case *builtin.Raised:
+		*err = &ErrRaised{Template: name, Line: r.line, Message: e.Message}
 	default:
 		*err = &Error{Template: name, Line: r.line, Kind: "InternalError", Msg: fmt.Sprint(e)}
 	}

@@ -1,0 +1,26 @@
+package syntax
+
+import (
+	"fmt"
+)
+
+const (
+	maxSource  = 1 << 20 // bytes of a template
+	maxNest    = 400     // nested tags, brackets and operators in a template's source
+	maxArgs    = 255     // named arguments of a call, parameters of a macro
+	maxLiteral = 4300    // digits of an integer, as in Python
+)
+
+// Error says what is wrong with a template's source. Kind is the name of the exception that jinja2 would raise, or "LimitError".
+type Error struct {
+	Line int // 1-based
+	Kind string
+	Msg  string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Msg) }
+
+// failAt ends parsing: errors travel as panics within the package and become returned errors in parseTree.
+func failAt(line int, kind, format string, args ...any) {
+	panic(&Error{Line: line, Kind: kind, Msg: fmt.Sprintf(format, args...)})
+}
