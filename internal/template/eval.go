@@ -90,7 +90,7 @@ func (r *state) lookup(name string) value.Value {
 			return s.vals[i]
 		}
 	}
-	if f := builtin.GlobalTable[name]; f != nil {
+	if f := builtin.Global(name); f != nil {
 		return &builtin.Function{F: f}
 	}
 	if name == "self" {

@@ -18,7 +18,8 @@ import (
 	"ck/internal/template/value"
 )
 
-// Vars are the variables given to a rendering. []Value is accepted for a list, at any depth that NewList and Dict.Set reach.
+// Vars are the variables given to a rendering. []value.Value is accepted for a list, at any depth that value.NewList and Dict.Set
+// reach.
 type Vars map[string]value.Value
 
 // Template is a parsed template. It is immutable and may be rendered by many goroutines at once.
@@ -33,16 +34,16 @@ func (t *Template) Source() string { return t.source }
 
 // names are the filters and tests that templates know.
 var names = syntax.Names{
-	Filter: func(name string) any { return known(builtin.FilterTable, name) },
-	Test:   func(name string) any { return known(builtin.TestTable, name) },
+	Filter: func(name string) any { return known(builtin.Filter(name)) },
+	Test:   func(name string) any { return known(builtin.Test(name)) },
 }
 
-// known is a plain nil for a name that the table lacks.
-func known(table map[string]*builtin.Func, name string) any {
-	if b := table[name]; b != nil {
-		return b
+// known is f, or a plain nil where there is none.
+func known(f *builtin.Func) any {
+	if f == nil {
+		return nil
 	}
-	return nil
+	return f
 }
 
 // Parse parses a template. name appears in errors. Errors are of type *Error, kind "TemplateSyntaxError",
@@ -73,7 +74,7 @@ func (t *Template) Render(vars Vars, opt Options) (text string, err error) {
 	return b.String(), err
 }
 
-// RenderParts is Render that says of each stretch whether the template wrote it or an Untrusted variable.
+// RenderParts is Render that says of each stretch whether the template wrote it or a value.Untrusted variable.
 func (t *Template) RenderParts(vars Vars, opt Options) (list []value.Part, err error) {
 	r := &state{tree: t.tree, out: &value.Blend{}}
 	defer r.catch(t.name, &err)

@@ -1,3 +1,5 @@
+// Package builtin is what templates call by name: filters, tests, global functions and the methods of values. What a template itself
+// makes callable is a Callable. It knows nothing of statements.
 package builtin
 
 import (
@@ -33,13 +35,22 @@ type absentValue struct{}
 var absent = absentValue{}
 
 var (
-	FilterTable = map[string]*Func{}
-	TestTable   = map[string]*Func{}
-	GlobalTable = map[string]*Func{}
+	filterTable = map[string]*Func{}
+	testTable   = map[string]*Func{}
+	globalTable = map[string]*Func{}
 	methodTable = map[string]map[string]*Func{} // by kind of value, see methodKind
 )
 
-// define adds builtins to a table. spec is a name (or several, separated by "|") and the parameters, optional ones with a "?"
+// Filter is the filter of a name, nil if there is none.
+func Filter(name string) *Func { return filterTable[name] }
+
+// Test is the test of a name, nil if there is none.
+func Test(name string) *Func { return testTable[name] }
+
+// Global is the global function of a name, nil if there is none.
+func Global(name string) *Func { return globalTable[name] }
+
+// define adds a Func to a table. spec is a name (or several, separated by "|") and the parameters, optional ones with a "?"
 // behind; "/" says that parameters have no names.
 func define(table map[string]*Func, spec string, fn func(r *Env, v value.Value, a []value.Value) value.Value) {
 	words := strings.Fields(spec)
@@ -58,7 +69,7 @@ func define(table map[string]*Func, spec string, fn func(r *Env, v value.Value, 
 	add(table, words[0], b)
 }
 
-// DefineRaw adds a builtin that takes its arguments as they are.
+// DefineRaw adds a Func that takes its arguments as they are.
 func DefineRaw(table map[string]*Func, name string, raw func(r *Env, v value.Value, a Args) value.Value) {
 	add(table, name, &Func{raw: raw})
 }

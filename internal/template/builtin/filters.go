@@ -8,14 +8,14 @@ func init() {
 	textFilters()
 	numberFilters()
 	listFilters()
-	define(FilterTable, "length|count", func(r *Env, v value.Value, _ []value.Value) value.Value {
+	define(filterTable, "length|count", func(r *Env, v value.Value, _ []value.Value) value.Value {
 		n, ok := r.Length(v)
 		if !ok {
 			r.TypeError("object of type '%s' has no len()", value.TypeName(v))
 		}
 		return n
 	})
-	define(FilterTable, "default|d default_value? boolean?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "default|d default_value? boolean?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		if _, ok := v.(*value.Undefined); ok || r.Truth(opt(a[1], false)) && !r.Truth(v) {
 			return opt(a[0], "")
 		}

@@ -9,46 +9,46 @@ import (
 )
 
 func listFilters() {
-	define(FilterTable, "list", filterList)
-	define(FilterTable, "items", filterItems)
-	define(FilterTable, "first", func(r *Env, v value.Value, _ []value.Value) value.Value {
+	define(filterTable, "list", filterList)
+	define(filterTable, "items", filterItems)
+	define(filterTable, "first", func(r *Env, v value.Value, _ []value.Value) value.Value {
 		if x, ok := r.Next(r.Iterate(v)); ok {
 			return x
 		}
 		return r.Undefined("No first item, sequence was empty.")
 	})
-	define(FilterTable, "last", func(r *Env, v value.Value, _ []value.Value) value.Value {
+	define(filterTable, "last", func(r *Env, v value.Value, _ []value.Value) value.Value {
 		l := r.reversed(v)
 		if len(l) == 0 {
 			return r.Undefined("No last item, sequence was empty.")
 		}
 		return l[0]
 	})
-	define(FilterTable, "reverse", filterReverse)
-	define(FilterTable, "join d? attribute?", filterJoin)
-	define(FilterTable, "sum attribute? start?", filterSum)
-	define(FilterTable, "min case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, "<") })
-	define(FilterTable, "max case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, ">") })
-	define(FilterTable, "sort reverse? case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "reverse", filterReverse)
+	define(filterTable, "join d? attribute?", filterJoin)
+	define(filterTable, "sum attribute? start?", filterSum)
+	define(filterTable, "min case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, "<") })
+	define(filterTable, "max case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, ">") })
+	define(filterTable, "sort reverse? case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		items := slices.Clone(r.Items(v))
 		r.Sort(items, r.sortKey(opt(a[2], nil), r.Truth(opt(a[1], false))), r.Truth(opt(a[0], false)))
 		return r.List(items)
 	})
-	define(FilterTable, "dictsort case_sensitive? by? reverse?", filterDictSort)
-	define(FilterTable, "unique case_sensitive? attribute?", filterUnique)
-	define(FilterTable, "groupby attribute default? case_sensitive?", filterGroupBy)
-	define(FilterTable, "batch linecount fill_with?", filterBatch)
-	define(FilterTable, "slice slices fill_with?", filterSlice)
-	define(FilterTable, "attr name", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "dictsort case_sensitive? by? reverse?", filterDictSort)
+	define(filterTable, "unique case_sensitive? attribute?", filterUnique)
+	define(filterTable, "groupby attribute default? case_sensitive?", filterGroupBy)
+	define(filterTable, "batch linecount fill_with?", filterBatch)
+	define(filterTable, "slice slices fill_with?", filterSlice)
+	define(filterTable, "attr name", func(r *Env, v value.Value, a []value.Value) value.Value {
 		name := r.StrArg(a[0])
 		if x, ok := r.attribute(v, name); ok {
 			return x
 		}
 		return r.noAttr(v, name)
 	})
-	DefineRaw(FilterTable, "map", filterMap)
+	DefineRaw(filterTable, "map", filterMap)
 	for _, name := range []string{"select", "reject", "selectattr", "rejectattr"} {
-		DefineRaw(FilterTable, name, func(r *Env, v value.Value, a Args) value.Value {
+		DefineRaw(filterTable, name, func(r *Env, v value.Value, a Args) value.Value {
 			return r.choose(name, v, a, strings.HasPrefix(name, "select"), strings.HasSuffix(name, "attr"))
 		})
 	}
@@ -372,7 +372,7 @@ func filterMap(r *Env, v value.Value, a Args) value.Value {
 			r.Fail("FilterArgumentError", "map requires a filter argument")
 		}
 		name := r.StrArg(a.Pos[0])
-		b := FilterTable[name]
+		b := filterTable[name]
 		if b == nil {
 			r.Fail("TemplateRuntimeError", "no filter named '%s'", name)
 		}
@@ -406,7 +406,7 @@ func (r *Env) choose(name string, v value.Value, a Args, want, byAttr bool) valu
 	test := r.Truth
 	if len(a.Pos) > 0 {
 		name := r.StrArg(a.Pos[0])
-		b := TestTable[name]
+		b := testTable[name]
 		if b == nil {
 			r.Fail("TemplateRuntimeError", "no test named '%s'", name)
 		}

@@ -8,13 +8,13 @@ import (
 )
 
 func numberFilters() {
-	define(FilterTable, "int default? base?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "int default? base?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		return r.toInt(v, opt(a[0], 0), r.IntArg(opt(a[1], 10)))
 	})
-	define(FilterTable, "float default?", filterFloat)
-	define(FilterTable, "abs", filterAbs)
-	define(FilterTable, "round precision? method?", filterRound)
-	define(FilterTable, "filesizeformat binary?", filterFileSize)
+	define(filterTable, "float default?", filterFloat)
+	define(filterTable, "abs", filterAbs)
+	define(filterTable, "round precision? method?", filterRound)
+	define(filterTable, "filesizeformat binary?", filterFileSize)
 }
 
 // filterFloat is float(v), or the default.

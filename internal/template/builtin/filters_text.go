@@ -10,7 +10,7 @@ import (
 
 // textFilter adds a filter that maps a text to a text of at most grow times its length. Markup stays Markup.
 func textFilter(name string, grow int, f func(string) string) {
-	define(FilterTable, name, func(r *Env, v value.Value, _ []value.Value) value.Value {
+	define(filterTable, name, func(r *Env, v value.Value, _ []value.Value) value.Value {
 		s := r.Str(v)
 		r.ChargeN(len(s), grow)
 		r.Step(len(s) >> 4)
@@ -22,31 +22,31 @@ func textFilters() {
 	textFilter("upper", 3, value.Upper)
 	textFilter("lower", 3, value.Lower)
 	textFilter("capitalize", 3, value.Capitalize)
-	define(FilterTable, "title", filterTitle)
-	define(FilterTable, "trim chars?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "title", filterTitle)
+	define(filterTable, "trim chars?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		return r.strip(r.TextOf(v), optNone(a[0], nil), true, true)
 	})
-	define(FilterTable, "string", func(r *Env, v value.Value, _ []value.Value) value.Value { return r.TextOf(v) })
-	define(FilterTable, "safe", filterSafe)
-	define(FilterTable, "escape|e", func(r *Env, v value.Value, _ []value.Value) value.Value {
+	define(filterTable, "string", func(r *Env, v value.Value, _ []value.Value) value.Value { return r.TextOf(v) })
+	define(filterTable, "safe", filterSafe)
+	define(filterTable, "escape|e", func(r *Env, v value.Value, _ []value.Value) value.Value {
 		if value.IsMarkup(v) {
 			return v
 		}
 		return value.Markup(r.Escape(r.Str(v)))
 	})
-	define(FilterTable, "forceescape", func(r *Env, v value.Value, _ []value.Value) value.Value { return value.Markup(r.Escape(r.Str(v))) })
-	define(FilterTable, "replace old new count?", filterReplace)
-	define(FilterTable, "indent width? first? blank?", filterIndent)
-	define(FilterTable, "center width?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(filterTable, "forceescape", func(r *Env, v value.Value, _ []value.Value) value.Value { return value.Markup(r.Escape(r.Str(v))) })
+	define(filterTable, "replace old new count?", filterReplace)
+	define(filterTable, "indent width? first? blank?", filterIndent)
+	define(filterTable, "center width?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		return value.LikeText(v, r.center(r.Str(v), r.IntArg(opt(a[0], 80)), " "))
 	})
-	define(FilterTable, "truncate length? killwords? end? leeway?", filterTruncate)
-	define(FilterTable, "wordcount", filterWordCount)
-	define(FilterTable, "striptags", func(r *Env, v value.Value, _ []value.Value) value.Value { return r.stripTags(r.Str(v)) })
-	define(FilterTable, "urlencode", filterURLEncode)
-	DefineRaw(FilterTable, "format", filterFormat)
-	define(FilterTable, "tojson ensure_ascii? indent? separators? sort_keys?", filterToJSON)
-	define(FilterTable, "from_json|fromjson", filterFromJSON)
+	define(filterTable, "truncate length? killwords? end? leeway?", filterTruncate)
+	define(filterTable, "wordcount", filterWordCount)
+	define(filterTable, "striptags", func(r *Env, v value.Value, _ []value.Value) value.Value { return r.stripTags(r.Str(v)) })
+	define(filterTable, "urlencode", filterURLEncode)
+	DefineRaw(filterTable, "format", filterFormat)
+	define(filterTable, "tojson ensure_ascii? indent? separators? sort_keys?", filterToJSON)
+	define(filterTable, "from_json|fromjson", filterFromJSON)
 }
 
 // filterTitle is the filter title.

@@ -7,7 +7,7 @@ import (
 const maxRange = 100000 // items of a range, as in jinja2's sandbox
 
 func init() {
-	define(GlobalTable, "range / start stop? step?", func(r *Env, _ value.Value, a []value.Value) value.Value {
+	define(globalTable, "range / start stop? step?", func(r *Env, _ value.Value, a []value.Value) value.Value {
 		g := &value.Range{Start: 0, Stop: r.IntArg(a[0]), Step: 1}
 		if a[1] != absent {
 			g.Start, g.Stop = g.Stop, r.IntArg(a[1])
@@ -24,29 +24,29 @@ func init() {
 		r.Charge(value.CostObject)
 		return g
 	})
-	DefineRaw(GlobalTable, "dict", (*Env).makeDict)
-	DefineRaw(GlobalTable, "namespace", func(r *Env, _ value.Value, a Args) value.Value {
+	DefineRaw(globalTable, "dict", (*Env).makeDict)
+	DefineRaw(globalTable, "namespace", func(r *Env, _ value.Value, a Args) value.Value {
 		return &value.Namespace{Attrs: r.makeDict(nil, a).(*value.Dict)}
 	})
-	DefineRaw(GlobalTable, "cycler", func(r *Env, _ value.Value, a Args) value.Value {
+	DefineRaw(globalTable, "cycler", func(r *Env, _ value.Value, a Args) value.Value {
 		if len(a.Pos) == 0 || len(a.Names) > 0 {
 			r.Fail("RuntimeError", "at least one item has to be provided")
 		}
 		r.ChargeN(len(a.Pos)+2, value.CostItem)
 		return &cycler{items: a.Pos}
 	})
-	define(GlobalTable, "joiner sep?", func(r *Env, _ value.Value, a []value.Value) value.Value {
+	define(globalTable, "joiner sep?", func(r *Env, _ value.Value, a []value.Value) value.Value {
 		r.Charge(value.CostObject)
 		return &joiner{sep: r.TextOf(opt(a[0], ", "))}
 	})
-	DefineRaw(GlobalTable, "lipsum", func(r *Env, _ value.Value, _ Args) value.Value {
+	DefineRaw(globalTable, "lipsum", func(r *Env, _ value.Value, _ Args) value.Value {
 		r.Fail("NotImplementedError", "lipsum makes random text; a chat template has no use for it")
 		return nil
 	})
-	define(GlobalTable, "raise_exception message", func(r *Env, _ value.Value, a []value.Value) value.Value {
+	define(globalTable, "raise_exception message", func(r *Env, _ value.Value, a []value.Value) value.Value {
 		panic(&Raised{r.Str(a[0])})
 	})
-	define(GlobalTable, "strftime_now format", func(r *Env, _ value.Value, a []value.Value) value.Value {
+	define(globalTable, "strftime_now format", func(r *Env, _ value.Value, a []value.Value) value.Value {
 		return r.strftime(r.Now(), r.StrArg(a[0]))
 	})
 }

@@ -9,7 +9,7 @@ import (
 // The tests that follow "is".
 func init() {
 	is := func(name string, f func(r *Env, v value.Value) bool) {
-		define(TestTable, name, func(r *Env, v value.Value, _ []value.Value) value.Value { return f(r, v) })
+		define(testTable, name, func(r *Env, v value.Value, _ []value.Value) value.Value { return f(r, v) })
 	}
 	is("defined", func(_ *Env, v value.Value) bool { _, ok := v.(*value.Undefined); return !ok })
 	is("undefined", func(_ *Env, v value.Value) bool { _, ok := v.(*value.Undefined); return ok })
@@ -44,17 +44,17 @@ func init() {
 	}
 	is("odd", func(r *Env, v value.Value) bool { return r.Equal(r.Binary("%", v, 2), 1) })
 	is("even", func(r *Env, v value.Value) bool { return r.Equal(r.Binary("%", v, 2), 0) })
-	is("filter", func(r *Env, v value.Value) bool { return FilterTable[r.Str(v)] != nil })
-	is("test", func(r *Env, v value.Value) bool { return TestTable[r.Str(v)] != nil })
+	is("filter", func(r *Env, v value.Value) bool { return filterTable[r.Str(v)] != nil })
+	is("test", func(r *Env, v value.Value) bool { return testTable[r.Str(v)] != nil })
 
-	define(TestTable, "divisibleby num", func(r *Env, v value.Value, a []value.Value) value.Value {
+	define(testTable, "divisibleby num", func(r *Env, v value.Value, a []value.Value) value.Value {
 		return r.Equal(r.Binary("%", v, a[0]), 0)
 	})
-	define(TestTable, "sameas other", func(_ *Env, v value.Value, a []value.Value) value.Value { return same(v, a[0]) })
-	define(TestTable, "in seq", func(r *Env, v value.Value, a []value.Value) value.Value { return r.Contains(a[0], v) })
+	define(testTable, "sameas other", func(_ *Env, v value.Value, a []value.Value) value.Value { return same(v, a[0]) })
+	define(testTable, "in seq", func(r *Env, v value.Value, a []value.Value) value.Value { return r.Contains(a[0], v) })
 	for names, op := range map[string]string{"==|eq|equalto": "==", "!=|ne": "!=", ">|gt|greaterthan": ">", ">=|ge": ">=",
 		"<|lt|lessthan": "<", "<=|le": "<="} {
-		define(TestTable, names+" other", func(r *Env, v value.Value, a []value.Value) value.Value { return r.CompareOp(op, v, a[0]) })
+		define(testTable, names+" other", func(r *Env, v value.Value, a []value.Value) value.Value { return r.CompareOp(op, v, a[0]) })
 	}
 }
 

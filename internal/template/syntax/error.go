@@ -1,3 +1,5 @@
+// Package syntax parses Jinja templates into trees of statements and expressions. It knows no value beyond literals, and filters and
+// tests only by their names. Source, nesting and literals are limited.
 package syntax
 
 import (
@@ -20,7 +22,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Msg) }
 
-// failAt ends parsing: errors travel as panics within the package and become returned errors in parseTree.
+// failAt ends parsing: errors travel as panics within the package and become returned errors in Parse.
 func failAt(line int, kind, format string, args ...any) {
 	panic(&Error{Line: line, Kind: kind, Msg: fmt.Sprintf(format, args...)})
 }

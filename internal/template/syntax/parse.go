@@ -15,7 +15,7 @@ type Tree struct {
 // Names gives the definitions of filters and tests by their names, nil for unknown ones. The tree keeps them, unseen.
 type Names struct{ Filter, Test func(name string) any }
 
-// Parse parses a template. Errors are of type *syntaxError: of kind "TemplateSyntaxError", "TemplateAssertionError" (an unknown filter or
+// Parse parses a template. Errors are of type *Error: of kind "TemplateSyntaxError", "TemplateAssertionError" (an unknown filter or
 // test), "LimitError" (too long, too deeply nested), or "InternalError", which is a defect of this package.
 func Parse(source string, names Names) (t *Tree, err error) {
 	if len(source) > maxSource {

@@ -50,6 +50,7 @@ var upperOf, titleOf = func() (map[rune]string, map[rune]string) {
 	return up, title
 }()
 
+// Upper is str.upper.
 func Upper(s string) string {
 	var b strings.Builder
 	for _, c := range s {
@@ -118,6 +119,7 @@ func finalSigma(s string, i int) bool {
 		!cased(s[i+len("Σ"):], utf8.DecodeRuneInString, func(s string, n int) string { return s[n:] })
 }
 
+// Capitalize is str.capitalize.
 func Capitalize(s string) string {
 	if s == "" {
 		return s
@@ -145,6 +147,7 @@ func Title(s string) string {
 	return b.String()
 }
 
+// Swapcase is str.swapcase.
 func Swapcase(s string) string {
 	var b strings.Builder
 	low := Lower(s)
@@ -174,6 +177,7 @@ func IsCase(s string, up bool) bool {
 	return found
 }
 
+// IsTitle is str.istitle.
 func IsTitle(s string) bool {
 	found, inWord := false, false
 	for _, c := range s {

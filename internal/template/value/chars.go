@@ -13,6 +13,7 @@ func IsSpace(c rune) bool {
 	return c == ' ' || c >= '\t' && c <= '\r' || c >= 0x1c && c <= 0x1f || c > 0x7f && unicode.IsSpace(c)
 }
 
+// RuneCount is the number of characters of s.
 func RuneCount(s string) int { return utf8.RuneCountInString(s) }
 
 // RuneLen is the length in bytes of the first code point.
@@ -92,6 +93,7 @@ func digitValue(c rune) rune {
 	return n
 }
 
+// IsLineEnd reports whether c ends a line, as str.splitlines sees it.
 func IsLineEnd(c rune) bool {
 	return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
@@ -183,6 +185,7 @@ func All(s string, ok func(c rune) bool) bool {
 	return s != ""
 }
 
+// IsIdentifier is str.isidentifier.
 func IsIdentifier(s string) bool {
 	for i, c := range s {
 		if c != '_' && !unicode.IsLetter(c) && (i == 0 || !unicode.IsDigit(c) && !unicode.IsMark(c)) {

@@ -165,6 +165,7 @@ func (r *Run) Hashable(v Value) any {
 	return k
 }
 
+// Put sets d[key] = v.
 func (r *Run) Put(d *Dict, key, v Value) {
 	r.Charge(costEntry)
 	d.SetKey(r.Hashable(key), key, v)

@@ -32,6 +32,7 @@ func (r *Run) Iterate(v Value) *Iterator {
 	return it
 }
 
+// TryIterate is an iterator over v; ok is false for values that cannot be iterated over.
 func (r *Run) TryIterate(v Value) (*Iterator, bool) {
 	count := func(n int, at func(i int) Value) (*Iterator, bool) {
 		i := 0

@@ -16,7 +16,8 @@ type Limits struct {
 }
 
 const (
-	maxValueNest = 400     // nested lists and dicts in one value
+	maxValueNest = 400 // nested lists and dicts in one value
+	// MaxIntBits, CostItem and CostObject are limits and charges that built-ins need as well.
 	MaxIntBits   = 1 << 16 // bits of an integer
 	maxIntDigits = 4300    // digits of an integer in text, as in Python
 	CostItem     = 40      // bytes charged for one item of a list
@@ -24,6 +25,7 @@ const (
 	CostObject   = 96      // bytes charged for one object
 )
 
+// WithDefaults is l with zero fields filled in, for variables of so many bytes.
 func (l Limits) WithDefaults(input int) Limits {
 	def := func(p *int, v int) {
 		if *p <= 0 {
@@ -53,6 +55,7 @@ type Run struct {
 	nextCheck int
 }
 
+// NewRun begins a rendering.
 func NewRun(start time.Time, lim Limits) Run { return Run{Lim: lim, start: start} }
 
 // Error ends a rendering. Kind is the name of the exception that Python would raise, or "LimitError".
@@ -60,11 +63,12 @@ type Error struct{ Kind, Msg string }
 
 func (e *Error) Error() string { return e.Kind + ": " + e.Msg }
 
-// Fail ends the rendering: errors travel as panics of type *valueError until whoever renders recovers them.
+// Fail ends the rendering: errors travel as panics of type *Error until whoever renders recovers them.
 func (r *Run) Fail(kind, format string, args ...any) {
 	panic(&Error{kind, fmt.Sprintf(format, args...)})
 }
 
+// TypeError ends the rendering with an error of kind "TypeError".
 func (r *Run) TypeError(format string, args ...any) { r.Fail("TypeError", format, args...) }
 
 // Step counts n units of work; the clock is read every few thousand.
@@ -102,7 +106,7 @@ func (r *Run) ChargeN(n, size int) {
 	r.Charge(max(n, 0) * max(size, 0))
 }
 
-// Enter and leave count nested evaluations.
+// Enter counts a nested evaluation, until Leave.
 func (r *Run) Enter() {
 	r.depth++
 	if r.depth > r.Lim.Depth {
@@ -110,4 +114,5 @@ func (r *Run) Enter() {
 	}
 }
 
+// Leave ends what Enter began.
 func (r *Run) Leave() { r.depth-- }

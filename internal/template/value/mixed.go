@@ -8,11 +8,11 @@ import (
 
 // Texts of messages are not the template's: what looks like a control token in them is text, whatever the template does with it. So the
 // values of a rendering know which of their bytes the template wrote. A plain string is the template's own. A text with anything from
-// outside in it is a *mixed, which lists the stretches that are the template's.
+// outside in it is a *Mixed, which lists the stretches that are the template's.
 //
 // Operations that move text keep the list: joining, cutting, trimming, replacing, capturing, inserting. All others need not know of it.
-// They get at the bytes by state.text, which counts; what comes of an operation that read such bytes is from outside as a whole
-// (builtin.invoke, state.textOf). An operation that forgets costs a token, it does not forge one.
+// They get at the bytes by Run.Text, which counts; what comes of an operation that read such bytes is from outside as a whole
+// (builtin.Func.Invoke, Run.TextOf). An operation that forgets costs a token, it does not forge one.
 //
 // What a template does by deciding is its own: a literal that is written because of what a message says stays a literal.
 
@@ -35,7 +35,7 @@ type Mixed struct {
 // stretch is s[lo:hi] of a text, in bytes.
 type stretch struct{ lo, hi int }
 
-// Text is the text of a string, Markup or mixed value. Reading one from outside is counted.
+// Text is the text of a string, Markup or Mixed value. Reading one from outside is counted.
 func (r *Run) Text(v Value) (string, bool) {
 	if m, ok := v.(*Mixed); ok {
 		r.Touched++
@@ -57,6 +57,7 @@ func PlainText(v Value) (string, bool) {
 	return "", false
 }
 
+// IsMarkup reports whether v is text marked as HTML.
 func IsMarkup(v Value) bool {
 	switch v := v.(type) {
 	case Markup:

@@ -16,6 +16,7 @@ func NormBig(b *big.Int) Value {
 	return b
 }
 
+// IsNumber reports whether v is a number or a bool, which Python counts among them.
 func IsNumber(v Value) bool {
 	switch v.(type) {
 	case bool, int, float64, *big.Int:
@@ -32,6 +33,7 @@ func Number(v Value) (n Value, ok bool) {
 	return v, IsNumber(v)
 }
 
+// ToBig is an int or *big.Int as *big.Int.
 func ToBig(n Value) *big.Int {
 	if i, ok := n.(int); ok {
 		return big.NewInt(int64(i))

@@ -226,6 +226,7 @@ type filled struct {
 	alien bool // the format is from outside
 }
 
+// NewFilled begins the result of a format.
 func (r *Run) NewFilled(format Value) *filled {
 	_, alien := format.(*Mixed)
 	return &filled{r: r, alien: alien}

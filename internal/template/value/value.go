@@ -1,3 +1,5 @@
+// Package value is the values of templates: numbers, texts that know which of their bytes the template wrote, lists, dicts, with Python's
+// operators, comparison and formatting, and the limits that all of these count against. It knows no filter and no statement.
 package value
 
 import (
@@ -43,11 +45,13 @@ type (
 		Name string
 		*Iterator
 	}
+	// Namespace is an object whose attributes a template may set.
 	Namespace struct{ Attrs *Dict }
 	// SliceKey is the evaluated key of x[a:b:c]; nil parts were left out.
 	SliceKey struct{ Start, Stop, Step Value }
 )
 
+// Len is the number of items.
 func (g *Range) Len() int {
 	switch {
 	case g.Step > 0 && g.Start < g.Stop:
@@ -68,20 +72,24 @@ func (v *View) at(r *Run, i int) Value {
 	return r.Pair(v.D.Keys[i], v.D.Vals[i])
 }
 
+// List makes a list of items.
 func (r *Run) List(items []Value) *List {
 	r.ChargeN(len(items), CostItem)
 	r.Charge(CostObject)
 	return &List{Items: items}
 }
 
+// Tuple makes a tuple of items.
 func (r *Run) Tuple(items []Value) *List {
 	l := r.List(items)
 	l.Tuple = true
 	return l
 }
 
+// Pair is the tuple (a, b).
 func (r *Run) Pair(a, b Value) *List { return r.Tuple([]Value{a, b}) }
 
+// Undefined is an undefined value that says what is missing.
 func (r *Run) Undefined(format string, args ...any) *Undefined {
 	return &Undefined{msg: fmt.Sprintf(format, args...)}
 }
@@ -145,6 +153,7 @@ func TypeName(v Value) string {
 	return "object"
 }
 
+// BoolInt is int(b).
 func BoolInt(b bool) int {
 	if b {
 		return 1
@@ -152,6 +161,7 @@ func BoolInt(b bool) int {
 	return 0
 }
 
+// Truth is bool(v).
 func (r *Run) Truth(v Value) bool {
 	switch v := v.(type) {
 	case nil, *Undefined:
