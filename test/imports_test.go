@@ -22,14 +22,20 @@ var mayImport = map[string][]string{
 	// features of CPUs
 	"internal/isa": {},
 	// formats and text
-	"internal/aside":       {},
-	"internal/humanize":    {},
-	"internal/jsonfile":    {},
-	"internal/mapfile":     {},
-	"internal/plaintext":   {},
-	"internal/quant":       {"asm/elem", "asm/half", "asm/quant", "internal/isa"},
-	"internal/template":    {},
-	"internal/tokenizer":   {"internal/jsonfile"},
+	"internal/aside":     {},
+	"internal/humanize":  {},
+	"internal/jsonfile":  {},
+	"internal/mapfile":   {},
+	"internal/plaintext": {},
+	"internal/quant":     {"asm/elem", "asm/half", "asm/quant", "internal/isa"},
+	"internal/tokenizer": {"internal/jsonfile"},
+	// templates: what is parsed knows no value, values know no filter, built-ins know no statement; pystr is characters alone
+	"internal/template/pystr":   {},
+	"internal/template/syntax":  {"internal/template/pystr"},
+	"internal/template/value":   {"internal/template/pystr"},
+	"internal/template/builtin": {"internal/template/pystr", "internal/template/value"},
+	"internal/template":         {"internal/template/builtin", "internal/template/syntax", "internal/template/value"},
+	// files of models
 	"internal/gguf":        {"internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},

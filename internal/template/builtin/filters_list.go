@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"ck/internal/template/pystr"
 	"ck/internal/template/value"
 )
 
@@ -162,7 +163,7 @@ func (r *Env) getter(attribute, def value.Value) func(value.Value) value.Value {
 		r.Charge(len(s))
 		r.ChargeN(strings.Count(s, "."), 2*value.CostItem)
 		for _, p := range strings.Split(s, ".") {
-			if n, ok := value.ParseInt(p, 10); ok && value.All(p, unicode.IsDigit) {
+			if n, ok := value.ParseInt(p, 10); ok && pystr.All(p, unicode.IsDigit) {
 				parts = append(parts, n)
 			} else {
 				parts = append(parts, p)
@@ -185,7 +186,7 @@ func (r *Env) getter(attribute, def value.Value) func(value.Value) value.Value {
 func (r *Env) folded(v value.Value, caseSensitive bool) value.Value {
 	if s, ok := r.Text(v); ok && !caseSensitive {
 		r.Charge(len(s))
-		return value.Lower(s)
+		return pystr.Lower(s)
 	}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"ck/internal/template/pystr"
 	"ck/internal/template/value"
 )
 
@@ -19,9 +20,9 @@ func textFilter(name string, grow int, f func(string) string) {
 }
 
 func textFilters() {
-	textFilter("upper", 3, value.Upper)
-	textFilter("lower", 3, value.Lower)
-	textFilter("capitalize", 3, value.Capitalize)
+	textFilter("upper", 3, pystr.Upper)
+	textFilter("lower", 3, pystr.Lower)
+	textFilter("capitalize", 3, pystr.Capitalize)
 	define(filterTable, "title", filterTitle)
 	define(filterTable, "trim chars?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		return r.strip(r.TextOf(v), optNone(a[0], nil), true, true)
@@ -54,7 +55,7 @@ func filterTitle(r *Env, v value.Value, _ []value.Value) value.Value {
 	s := r.Str(v)
 	r.ChargeN(len(s), 6)
 	r.Step(len(s) >> 4)
-	return value.TitleWords(s)
+	return pystr.TitleWords(s)
 }
 
 // filterReplace is the filter replace: the result is no Markup.
@@ -151,7 +152,7 @@ func filterIndent(r *Env, v value.Value, a []value.Value) value.Value {
 	}
 	blank := r.Truth(opt(a[2], false))
 	r.Charge(len(s))
-	lines := value.SplitLines(s+"\n", false)
+	lines := pystr.SplitLines(s+"\n", false)
 	r.ChargeN(len(lines), len(indent)+value.CostItem)
 	r.Charge(2 * len(s))
 	var b strings.Builder
@@ -174,14 +175,14 @@ func filterIndent(r *Env, v value.Value, a []value.Value) value.Value {
 func filterTruncate(r *Env, v value.Value, a []value.Value) value.Value {
 	end := r.StrArg(opt(a[2], "..."))
 	n, leeway := r.IntArg(opt(a[0], 255)), r.IntArg(optNone(a[3], 5))
-	if n < value.RuneCount(end) || leeway < 0 {
+	if n < pystr.RuneCount(end) || leeway < 0 {
 		r.Fail("AssertionError", "truncate: length below that of the end, or negative leeway")
 	}
 	if count, ok := r.Length(v); ok && (count <= n || count-n <= leeway) {
 		return v
 	}
 	s := r.StrArg(v)
-	cut := s[:value.Offset(s, n-value.RuneCount(end))]
+	cut := s[:pystr.Offset(s, n-pystr.RuneCount(end))]
 	if !r.Truth(opt(a[1], false)) {
 		if i := strings.LastIndexByte(cut, ' '); i >= 0 {
 			cut = cut[:i]
@@ -214,7 +215,7 @@ func (r *Env) stripTags(s string) string {
 	}
 	cut("<!--", "-->")
 	cut("<", ">")
-	return htmlUnescaper.Replace(strings.Join(strings.FieldsFunc(s, value.IsSpace), " "))
+	return htmlUnescaper.Replace(strings.Join(strings.FieldsFunc(s, pystr.IsSpace), " "))
 }
 
 // filterURLEncode quotes a text for the path of a URL, or pairs for its query.

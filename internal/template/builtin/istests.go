@@ -3,6 +3,7 @@ package builtin
 import (
 	"math/big"
 
+	"ck/internal/template/pystr"
 	"ck/internal/template/value"
 )
 
@@ -39,7 +40,7 @@ func init() {
 		is(name, func(r *Env, v value.Value) bool {
 			s := r.Str(v)
 			r.Scan(len(s))
-			return value.IsCase(s, name == "upper")
+			return pystr.IsCase(s, name == "upper")
 		})
 	}
 	is("odd", func(r *Env, v value.Value) bool { return r.Equal(r.Binary("%", v, 2), 1) })

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"ck/internal/template/pystr"
 	"ck/internal/template/value"
 )
 
@@ -79,7 +80,7 @@ func (r *Env) formatField(like value.Value, field string, a Args, auto *int, dep
 		case "r":
 			v = r.Repr(v)
 		case "a":
-			v = value.AsciiEscape(r.Repr(v))
+			v = pystr.ASCIIEscape(r.Repr(v))
 		default:
 			r.Fail("ValueError", "Unknown conversion specifier")
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"ck/internal/template/value"
+	"ck/internal/template/pystr"
 )
 
 // strftime formats t as C's strftime does in the C locale, with glibc's flags "-", "_", "0" and "^".
@@ -33,7 +33,7 @@ func (r *Env) strftime(t time.Time, format string) string {
 		} else if layout, ok := timeWords[c]; ok {
 			s := t.Format(layout)
 			if flag == '^' && !strings.ContainsRune(timeFixed, rune(c)) {
-				s = value.Upper(s)
+				s = pystr.Upper(s)
 			}
 			b.WriteString(s)
 		} else if s, ok := timeOthers[c]; ok {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode"
 
+	"ck/internal/template/pystr"
 	"ck/internal/template/value"
 )
 
@@ -55,12 +56,12 @@ func caseMethods(t map[string]*Func) {
 			return value.LikeText(v, f(s))
 		})
 	}
-	mapped("upper", 3, value.Upper)
-	mapped("lower", 3, value.Lower)
-	mapped("casefold", 3, func(s string) string { return value.Lower(value.Upper(s)) })
-	mapped("title", 6, value.Title)
-	mapped("capitalize", 3, value.Capitalize)
-	mapped("swapcase", 6, value.Swapcase)
+	mapped("upper", 3, pystr.Upper)
+	mapped("lower", 3, pystr.Lower)
+	mapped("casefold", 3, func(s string) string { return pystr.Lower(pystr.Upper(s)) })
+	mapped("title", 6, pystr.Title)
+	mapped("capitalize", 3, pystr.Capitalize)
+	mapped("swapcase", 6, pystr.Swapcase)
 }
 
 // isMethods are those that ask what a text consists of.
@@ -72,7 +73,7 @@ func isMethods(t map[string]*Func) {
 			return f(s)
 		})
 	}
-	each := func(f func(rune) bool) func(string) bool { return func(s string) bool { return value.All(s, f) } }
+	each := func(f func(rune) bool) func(string) bool { return func(s string) bool { return pystr.All(s, f) } }
 	isDecimal := func(c rune) bool { return unicode.Is(unicode.Nd, c) }
 	isDigit := func(c rune) bool {
 		return isDecimal(c) || strings.ContainsRune("²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", c)
@@ -82,13 +83,13 @@ func isMethods(t map[string]*Func) {
 	is("isdecimal", each(isDecimal))
 	is("isdigit", each(isDigit))
 	is("isnumeric", each(unicode.IsNumber))
-	is("isspace", each(value.IsSpace))
-	is("isascii", func(s string) bool { return s == "" || value.All(s, func(c rune) bool { return c < 0x80 }) })
-	is("isprintable", func(s string) bool { return s == "" || value.All(s, unicode.IsPrint) })
-	is("isidentifier", value.IsIdentifier)
-	is("islower", func(s string) bool { return value.IsCase(s, false) })
-	is("isupper", func(s string) bool { return value.IsCase(s, true) })
-	is("istitle", value.IsTitle)
+	is("isspace", each(pystr.IsSpace))
+	is("isascii", func(s string) bool { return s == "" || pystr.All(s, func(c rune) bool { return c < 0x80 }) })
+	is("isprintable", func(s string) bool { return s == "" || pystr.All(s, unicode.IsPrint) })
+	is("isidentifier", pystr.IsIdentifier)
+	is("islower", func(s string) bool { return pystr.IsCase(s, false) })
+	is("isupper", func(s string) bool { return pystr.IsCase(s, true) })
+	is("istitle", pystr.IsTitle)
 }
 
 // cutMethods are those that take something off the ends.
@@ -121,16 +122,16 @@ func splitMethods(t map[string]*Func) {
 	define(t, "splitlines keepends?", func(r *Env, v value.Value, a []value.Value) value.Value {
 		s, _ := r.Text(v)
 		r.Scan(len(s))
-		n := strings.IndexFunc(s, value.IsLineEnd)
+		n := strings.IndexFunc(s, pystr.IsLineEnd)
 		if n < 0 {
 			n = 0
 		} else {
 			for _, c := range s {
-				n += value.BoolInt(value.IsLineEnd(c))
+				n += value.BoolInt(pystr.IsLineEnd(c))
 			}
 		}
 		r.ChargeN(n, 16)
-		return r.textList(v, value.SplitLines(s, r.Truth(opt(a[0], false))), 0)
+		return r.textList(v, pystr.SplitLines(s, r.Truth(opt(a[0], false))), 0)
 	})
 	for _, name := range []string{"partition", "rpartition"} {
 		define(t, name+" / sep", func(r *Env, v value.Value, a []value.Value) value.Value {
@@ -201,7 +202,7 @@ func findMethods(t map[string]*Func) {
 				i = strings.Index(s, sub)
 			}
 			if i >= 0 {
-				return from + value.RuneCount(s[:i])
+				return from + pystr.RuneCount(s[:i])
 			}
 			if strings.HasSuffix(name, "index") {
 				r.Fail("ValueError", "substring not found")
@@ -217,11 +218,11 @@ func padMethods(t map[string]*Func) {
 		define(t, name+" / width fillchar?", func(r *Env, v value.Value, a []value.Value) value.Value {
 			s, _ := r.Text(v)
 			width, fill := r.IntArg(a[0]), r.StrArg(opt(a[1], " "))
-			if value.RuneCount(fill) != 1 {
+			if pystr.RuneCount(fill) != 1 {
 				r.TypeError("The fill character must be exactly one character long")
 			}
 			r.Scan(len(s))
-			n := width - value.RuneCount(s)
+			n := width - pystr.RuneCount(s)
 			switch name {
 			case "ljust":
 				s = r.Join(s, r.Repeat(fill, n))
@@ -237,7 +238,7 @@ func padMethods(t map[string]*Func) {
 		s, _ := r.Text(v)
 		r.Scan(len(s))
 		sign := ""
-		zeros := r.Repeat("0", r.IntArg(a[0])-value.RuneCount(s))
+		zeros := r.Repeat("0", r.IntArg(a[0])-pystr.RuneCount(s))
 		if s != "" && (s[0] == '-' || s[0] == '+') {
 			sign, s = s[:1], s[1:]
 		}
@@ -262,7 +263,7 @@ func padMethods(t map[string]*Func) {
 				if c == '\n' || c == '\r' {
 					column = 0
 				}
-				b.WriteString(s[i : i+value.RuneLen(s[i:])])
+				b.WriteString(s[i : i+pystr.RuneLen(s[i:])])
 			}
 		}
 		return value.LikeText(v, b.String())
@@ -301,7 +302,7 @@ func strJoin(r *Env, v value.Value, a []value.Value) value.Value {
 // center puts s in the middle of width code points, with the odd one as CPython does.
 func (r *Env) center(s string, width int, fill string) string {
 	r.Scan(len(s))
-	n := width - value.RuneCount(s)
+	n := width - pystr.RuneCount(s)
 	if n <= 0 {
 		return s
 	}
@@ -313,7 +314,7 @@ func (r *Env) center(s string, width int, fill string) string {
 func (r *Env) strip(v value.Value, chars value.Value, left, right bool) value.Value {
 	s, _ := value.PlainText(v)
 	r.Scan(len(s))
-	f := value.IsSpace
+	f := pystr.IsSpace
 	if chars != nil {
 		set := r.StrArg(chars)
 		r.Step(len(s) >> 7 * len(set) >> 4)
@@ -343,9 +344,9 @@ func (r *Env) split(s string, sep value.Value, n int, fromRight bool) []string {
 	if sep == nil {
 		r.ChargeN(min(len(s)/2, uint31(n)), 16)
 		if fromRight {
-			return value.RsplitSpace(s, n)
+			return pystr.RsplitSpace(s, n)
 		}
-		return value.SplitSpace(s, n)
+		return pystr.SplitSpace(s, n)
 	}
 	by := r.StrArg(sep)
 	if by == "" {
@@ -353,7 +354,7 @@ func (r *Env) split(s string, sep value.Value, n int, fromRight bool) []string {
 	}
 	r.ChargeN(min(strings.Count(s, by), uint31(n)), 16)
 	if fromRight {
-		return value.Rsplit(s, by, n)
+		return pystr.Rsplit(s, by, n)
 	}
 	if n < 0 || n >= len(s) {
 		n = -2
@@ -398,7 +399,7 @@ func (r *Env) textRange(s string, start, end value.Value) (string, int, bool) {
 		return s, 0, true
 	}
 	r.Scan(len(s))
-	n := value.RuneCount(s)
+	n := pystr.RuneCount(s)
 	if i, ok := from.(int); ok && i > n {
 		return "", n, false
 	}
@@ -406,6 +407,6 @@ func (r *Env) textRange(s string, start, end value.Value) (string, int, bool) {
 	if count == 0 && from != nil {
 		at = min(max(r.IntArg(from), 0), n)
 	}
-	b := value.Offset(s, at)
-	return s[b : b+value.Offset(s[b:], count)], at, true
+	b := pystr.Offset(s, at)
+	return s[b : b+pystr.Offset(s[b:], count)], at, true
 }

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"ck/internal/template/value"
+	"ck/internal/template/pystr"
 )
 
 type kind uint8
@@ -108,7 +108,7 @@ func (l *lexer) advance(end int) {
 }
 
 func (l *lexer) spaceEnd(i int) int {
-	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], value.IsSpace))
+	return len(l.src) - len(strings.TrimLeftFunc(l.src[i:], pystr.IsSpace))
 }
 
 // data reads text up to and with the start of the next tag; comments and raw sections as a whole.
@@ -168,13 +168,13 @@ func (l *lexer) sign(end *int) byte {
 // strip cuts the end of the text before a tag.
 func (l *lexer) strip(text string, sign byte, variable bool) string {
 	if sign == '-' {
-		return strings.TrimRightFunc(text, value.IsSpace)
+		return strings.TrimRightFunc(text, pystr.IsSpace)
 	}
 	if sign == '+' || variable {
 		return text
 	}
 	start := strings.LastIndexByte(text, '\n') + 1
-	if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], value.IsSpace) == "" {
+	if (start > 0 || l.lineStart) && strings.TrimLeftFunc(text[start:], pystr.IsSpace) == "" {
 		return text[:start]
 	}
 	return text

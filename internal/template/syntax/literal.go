@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"ck/internal/template/value"
+	"ck/internal/template/pystr"
 )
 
 // digits is the length of the longest run of digits of the base in s, with single underscores between them.
@@ -77,7 +77,7 @@ func (l *lexer) floatLen(rest string) int {
 func (l *lexer) integer(rest string) (v any, n int) {
 	base, skip, n := 10, 0, digits(rest, 10)
 	if rest[0] == '0' {
-		if b := value.BasePrefix(rest); b > 0 {
+		if b := pystr.BasePrefix(rest); b > 0 {
 			start := 2
 			if len(rest) > 2 && rest[2] == '_' {
 				start = 3
@@ -166,7 +166,7 @@ func (l *lexer) unescape(s string) string {
 			// jinja2 writes characters beyond ASCII as escapes before it resolves escapes, so that the backslash before one
 			// swallows that escape's own.
 			r, n := utf8.DecodeRuneInString(s[i-1:])
-			b.WriteString(value.AsciiRune(r))
+			b.WriteString(pystr.ASCIIRune(r))
 			i += n - 1
 		default:
 			b.WriteByte('\\')

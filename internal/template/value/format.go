@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ck/internal/template/pystr"
 )
 
 // FormatFloat is f with a verb of C's printf (e, f, g) and a precision.
@@ -44,7 +46,7 @@ func (r *Run) pad(f spec, prefix, body string, def byte) string {
 		fill = " "
 	}
 	r.Scan(len(body))
-	n := max(f.width-RuneCount(prefix)-RuneCount(body), 0)
+	n := max(f.width-pystr.RuneCount(prefix)-pystr.RuneCount(body), 0)
 	switch align {
 	case '=':
 		return r.Join(prefix+r.Repeat(fill, n), body)
@@ -167,7 +169,7 @@ func (r *Run) Absolute(n Value) Value {
 func (r *Run) parseSpec(s string) spec {
 	f := spec{precision: -1}
 	isAlign := func(i int) bool { return i < len(s) && strings.IndexByte("<>^=", s[i]) >= 0 }
-	if n := RuneLen(s); s != "" && isAlign(n) {
+	if n := pystr.RuneLen(s); s != "" && isAlign(n) {
 		f.fill, f.align, s = s[:n], s[n], s[n+1:]
 	} else if isAlign(0) {
 		f.align, s = s[0], s[1:]
@@ -228,7 +230,7 @@ func (r *Run) FormatOne(how string, v Value) string {
 			f.align = '<'
 		}
 		if f.precision >= 0 {
-			s = s[:Offset(s, f.precision)]
+			s = s[:pystr.Offset(s, f.precision)]
 		}
 		return r.pad(f, "", s, '<')
 	}

@@ -1,5 +1,9 @@
 package value
 
+import (
+	"ck/internal/template/pystr"
+)
+
 // Iterator reads a sequence item by item: from items, or from gen if that is not nil.
 type Iterator struct {
 	Items []Value
@@ -62,7 +66,7 @@ func (r *Run) TryIterate(v Value) (*Iterator, bool) {
 				return nil, false
 			}
 			from := at
-			at += RuneLen(s[at:])
+			at += pystr.RuneLen(s[at:])
 			if fromOutside {
 				return CutText(v, from, at), true
 			}

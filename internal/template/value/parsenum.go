@@ -4,17 +4,19 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"ck/internal/template/pystr"
 )
 
 // ParseInt reads an integer as Python's int(text, base) does: white space around, a sign, a prefix that fits the base, single
 // underscores between digits.
 func ParseInt(s string, base int) (Value, bool) {
-	s = strings.TrimFunc(s, IsSpace)
+	s = strings.TrimFunc(s, pystr.IsSpace)
 	neg := strings.HasPrefix(s, "-")
 	if neg || strings.HasPrefix(s, "+") {
 		s = s[1:]
 	}
-	if b := BasePrefix(s); b != 0 && (base == b || base == 0) {
+	if b := pystr.BasePrefix(s); b != 0 && (base == b || base == 0) {
 		base, s = b, strings.TrimPrefix(s[2:], "_")
 	}
 	if base == 0 {
@@ -26,7 +28,7 @@ func ParseInt(s string, base int) (Value, bool) {
 	if base < 2 || base > 36 || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
 		return nil, false
 	}
-	s = asciiDigits(strings.ReplaceAll(s, "_", ""))
+	s = pystr.DecimalDigits(strings.ReplaceAll(s, "_", ""))
 	if s == "" || s[0] == '-' || s[0] == '+' || len(s) > maxIntDigits {
 		return nil, false
 	}
@@ -42,7 +44,7 @@ func ParseInt(s string, base int) (Value, bool) {
 
 // ParseFloat reads a float as Python's float(text) does.
 func ParseFloat(s string) (float64, bool) {
-	s = asciiDigits(strings.TrimFunc(s, IsSpace))
+	s = pystr.DecimalDigits(strings.TrimFunc(s, pystr.IsSpace))
 	for i := range s {
 		digit := func(k int) bool { return k >= 0 && k < len(s) && s[k] >= '0' && s[k] <= '9' }
 		if s[i] == '_' && !(digit(i-1) && digit(i+1)) || s[i]|0x20 == 'x' {

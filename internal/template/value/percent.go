@@ -3,6 +3,8 @@ package value
 import (
 	"strings"
 	"unicode/utf8"
+
+	"ck/internal/template/pystr"
 )
 
 // percenter reads a format of "%".
@@ -162,7 +164,7 @@ func (r *Run) percentOne(like Value, f spec, v Value) string {
 		return r.percentText(like, f, v)
 	case 'c':
 		f.fill = ""
-		if s, ok := r.Text(v); ok && RuneCount(s) == 1 {
+		if s, ok := r.Text(v); ok && pystr.RuneCount(s) == 1 {
 			return r.pad(f, "", s, '>')
 		}
 		r.Touched++ // a character by its number could be any
@@ -191,10 +193,10 @@ func (r *Run) percentText(like Value, f spec, v Value) string {
 		s = r.Escape(s)
 	}
 	if f.verb == 'a' {
-		s = AsciiEscape(s)
+		s = pystr.ASCIIEscape(s)
 	}
 	if f.precision >= 0 {
-		s = s[:Offset(s, f.precision)]
+		s = s[:pystr.Offset(s, f.precision)]
 	}
 	if f.align == '=' {
 		f.fill, f.align = "", 0

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"ck/internal/template/pystr"
 )
 
 // Str is str(v).
@@ -176,7 +178,7 @@ func (r *Run) Quote(s string) string {
 		case c == '\t':
 			b = append(b, "\\t"...)
 		case c < ' ' || c == 0x7f || c > 0x7f && !unicode.IsPrint(c):
-			b = append(b, AsciiRune(c)...)
+			b = append(b, pystr.ASCIIRune(c)...)
 		default:
 			b = utf8.AppendRune(b, c)
 		}
@@ -197,23 +199,23 @@ func (r *Run) indexText(s string, i int) (string, bool) {
 		return s[len(s)-n:], n > 0
 	}
 	for ; i > 0 && s != ""; i-- {
-		s = s[RuneLen(s):]
+		s = s[pystr.RuneLen(s):]
 	}
-	n := RuneLen(s)
+	n := pystr.RuneLen(s)
 	return s[:n], n > 0
 }
 
 // SliceText is s[start:stop:step].
 func (r *Run) SliceText(s string, k SliceKey) string {
 	r.Scan(len(s))
-	n := RuneCount(s)
+	n := pystr.RuneCount(s)
 	start, step, count := r.SliceRange(k, n)
 	if count == 0 {
 		return ""
 	}
 	if step == 1 {
-		from := Offset(s, start)
-		return s[from : from+Offset(s[from:], count)]
+		from := pystr.Offset(s, start)
+		return s[from : from+pystr.Offset(s[from:], count)]
 	}
 	r.ChargeN(n, 4)
 	runes := []rune(s)
@@ -231,12 +233,12 @@ func (r *Run) sliceMixed(m *Mixed, k SliceKey) Value {
 		return LikeText(m, r.SliceText(m.S, k))
 	}
 	r.Scan(len(m.S))
-	start, _, count := r.SliceRange(k, RuneCount(m.S))
+	start, _, count := r.SliceRange(k, pystr.RuneCount(m.S))
 	if count == 0 {
 		return ""
 	}
-	from := Offset(m.S, start)
-	return CutText(m, from, from+Offset(m.S[from:], count))
+	from := pystr.Offset(m.S, start)
+	return CutText(m, from, from+pystr.Offset(m.S[from:], count))
 }
 
 // SliceRange resolves a slice of a sequence of n items: first position, step and number of items.

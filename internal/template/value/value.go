@@ -5,6 +5,8 @@ package value
 import (
 	"fmt"
 	"math/big"
+
+	"ck/internal/template/pystr"
 )
 
 // Value is a value of a template: nil (None), bool, int, *big.Int (integers beyond int), float64, string, *List, *Dict, and the
@@ -198,7 +200,7 @@ func (r *Run) Length(v Value) (n int, ok bool) {
 	case string, Markup, *Mixed:
 		s, _ := r.Text(v)
 		r.Scan(len(s))
-		return RuneCount(s), true
+		return pystr.RuneCount(s), true
 	case *List:
 		return len(v.Items), true
 	case *Dict:

@@ -1,4 +1,6 @@
-package value
+// Package pystr is what Python's str knows of characters and does with whole texts: white space, lines, splitting, cases, digits.
+// Source and values of templates are both read by it.
+package pystr
 
 import (
 	"fmt"
@@ -31,8 +33,8 @@ func Offset(s string, i int) int {
 	return at
 }
 
-// AsciiRune is a code point as Python's escape \xHH, \uHHHH or \UHHHHHHHH without the backslash doubled.
-func AsciiRune(c rune) string {
+// ASCIIRune is a code point as Python's escape \xHH, \uHHHH or \UHHHHHHHH without the backslash doubled.
+func ASCIIRune(c rune) string {
 	switch {
 	case c < 0x100:
 		return fmt.Sprintf("\\x%02x", c)
@@ -42,14 +44,14 @@ func AsciiRune(c rune) string {
 	return fmt.Sprintf("\\U%08x", c)
 }
 
-// AsciiEscape writes what is beyond ASCII as Python's ascii() does.
-func AsciiEscape(s string) string {
+// ASCIIEscape writes what is beyond ASCII as Python's ascii() does.
+func ASCIIEscape(s string) string {
 	var b strings.Builder
 	for _, c := range s {
 		if c < 0x80 {
 			b.WriteRune(c)
 		} else {
-			b.WriteString(AsciiRune(c))
+			b.WriteString(ASCIIRune(c))
 		}
 	}
 	return b.String()
@@ -71,8 +73,8 @@ func BasePrefix(s string) int {
 	return 0
 }
 
-// asciiDigits replaces the decimal digits of other scripts by ASCII's.
-func asciiDigits(s string) string {
+// DecimalDigits replaces the decimal digits of other scripts by ASCII's.
+func DecimalDigits(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c > 0x7f && unicode.Is(unicode.Nd, c) {
 			return '0' + digitValue(c)
