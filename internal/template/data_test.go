@@ -142,8 +142,8 @@ func untrusted(v value.Value) value.Value {
 
 var tokenName = regexp.MustCompile(`<\|[a-z_]+\|>|<｜[^｜]+｜>|<(start|end)_of_turn>|\[/?(INST|SYSTEM_PROMPT)\]|</s>`)
 
-// checkOwn renders again with the messages from outside: the text is the same, and each name of a control token that no message has is the
-// template's own.
+// checkOwn renders again with the messages from outside: the text is the same, and each name of a control token that
+// no message has is the template's own.
 func checkOwn(t *testing.T, tmpl *Template, vars Vars, want string, wantErr error) {
 	t.Helper()
 	outside := Vars{}

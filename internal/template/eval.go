@@ -139,7 +139,8 @@ func (r *state) cond(x *syntax.CondExpr) value.Value {
 		return r.eval(x.Yes)
 	}
 	if x.No == nil {
-		return r.Undefined("the inline if-expression on line %d evaluated to false and no else section was defined.", x.Line)
+		return r.Undefined("the inline if-expression on line %d evaluated to false and no else section was defined.",
+			x.Line)
 	}
 	return r.eval(x.No)
 }
@@ -169,7 +170,9 @@ func (r *state) concat(x *syntax.ConcatExpr) value.Value {
 }
 
 // apply applies a filter or test to x; def is what the parser got for its name.
-func (r *state) apply(what string, x syntax.Expr, name string, def any, given *syntax.CallArgs, line int) value.Value {
+func (r *state) apply(
+	what string, x syntax.Expr, name string, def any, given *syntax.CallArgs, line int,
+) value.Value {
 	v := r.eval(x)
 	a := r.args(given)
 	r.line = line

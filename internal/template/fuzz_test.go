@@ -54,8 +54,8 @@ func checkOutsiders(t *testing.T, tmpl *Template, vars Vars, src string, limits 
 	}
 }
 
-// FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), no more
-// time, output or memory than the limits allow, and nothing from outside that it takes for the template's own.
+// FuzzTemplate parses and renders any text: no panic (which Parse and Render would turn into an "InternalError"), no
+// more time, output or memory than the limits allow, and nothing from outside that it takes for the template's own.
 func FuzzTemplate(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	var file struct{ Probes []struct{ Template string } }

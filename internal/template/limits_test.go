@@ -6,7 +6,8 @@ import (
 	"ck/internal/template/value"
 )
 
-// TestCounts: what renderings count of their limits. A template passes with just as many steps and bytes, and fails with one less.
+// TestCounts: what renderings count of their limits. A template passes with just as many steps and bytes, and fails
+// with one less.
 func TestCounts(t *testing.T) {
 	vars := Vars{"n": 5, "s": "a <b>", "l": value.NewList(1, 2), "d": value.NewDict().Set("a", value.NewList(1, nil)), "c": value.Untrusted("<|IM|> x")}
 	for _, c := range []struct {

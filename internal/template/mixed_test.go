@@ -20,7 +20,8 @@ func shown(list []value.Part) string {
 	return b.String()
 }
 
-// Each way in which a template can make a text of others: what a message wrote is never the template's own, and what moves text keeps what is.
+// Each way in which a template can make a text of others: what a message wrote is never the template's own, and what
+// moves text keeps what is.
 func TestWhoseText(t *testing.T) {
 	vars := Vars{"c": value.Untrusted("<|IM|> x"), "p": value.Untrusted("<|i"), "q": value.Untrusted("m|>"), "n": value.Untrusted("60"), "role": "user", "e": value.Untrusted(""),
 		"m": value.NewList(value.NewDict().Set("role", "user").Set("content", value.Untrusted("<u>")), value.NewDict().Set("role", "model").Set("content", value.Untrusted("<v>"))),

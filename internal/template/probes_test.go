@@ -3,22 +3,22 @@ package template
 import (
 	"errors"
 	"math/big"
-	"slices"
 	"strings"
 	"testing"
 
 	"ck/internal/template/value"
 )
 
-// ownProbe is one entry of testdata/probes.json: a template and what jinja2 3.1.6 (Python 3.11) makes of it, a text or an error.
+// ownProbe is one entry of testdata/probes.json: a template and what jinja2 3.1.6 (Python 3.11) makes of it, a text
+// or an error.
 type ownProbe struct {
 	Template string
 	Expected *string
 	Error    string
 }
 
-// ownProbes reads testdata/probes.json. Its templates were written for this package, by hand or by a random generator, and
-// rendered by jinja2 in the set-up of Hugging Face transformers with the variables of ownVars.
+// ownProbes reads testdata/probes.json. Its templates were written for this package, by hand or by a random
+// generator, and rendered by jinja2 in the set-up of Hugging Face transformers with the variables of ownVars.
 func ownProbes(t testing.TB) (probes []ownProbe) {
 	readJSON(t, "testdata/probes.json", &probes)
 	return probes
@@ -130,27 +130,6 @@ func TestGoValues(t *testing.T) {
 	}
 	if v, ok := d.Get("b"); !ok || v != 2 || d.Len() != 2 {
 		t.Errorf("Get: %v, %v", v, ok)
-	}
-}
-
-func TestFromJSON(t *testing.T) {
-	for _, bad := range []string{"", "{", "[1,]", "1 2", "{\"a\":1} x", strings.Repeat("[", 100000), strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
-		strings.Repeat("9", 5000), "nul"} {
-		if v, err := value.FromJSON([]byte(bad)); err == nil {
-			t.Errorf("%.20q: %v, want an error", bad, v)
-		}
-	}
-	v, err := value.FromJSON([]byte(` {"b": 1, "a": [1.0, null, true, 12345678901234567890], "b": "x"} `))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := v.(*value.Dict)
-	if keys := d.Keys; !slices.Equal(keys, []value.Value{"b", "a"}) {
-		t.Errorf("keys %q", keys)
-	}
-	a, _ := d.Get("a")
-	if items := a.(*value.List).Items; len(items) != 4 || items[0] != 1.0 || items[1] != nil || items[2] != true {
-		t.Errorf("items %v", items)
 	}
 }
 

@@ -1,11 +1,13 @@
-// Package template renders the Jinja chat templates that models carry: text, outputs, control structures, macros, with the values,
-// operators, methods and filters of Python as jinja2 shows them to templates. It follows jinja2 3.1.6 as Hugging Face
-// transformers sets it up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, the tag "generation", and the functions
-// raise_exception, strftime_now, tojson), and it never trusts a template: steps, depth, output, memory and time are limited.
+// Package template renders the Jinja chat templates that models carry: text, outputs, control structures, macros,
+// with the values, operators, methods and filters of Python as jinja2 shows them to templates. It follows jinja2
+// 3.1.6 as Hugging Face transformers sets it up (immutable sandbox, trim_blocks, lstrip_blocks, loop controls, the
+// tag "generation", and the functions raise_exception, strftime_now, tojson), and it never trusts a template: steps,
+// depth, output, memory and time are limited.
 //
-// Templates that include, import or extend others are refused, and so is the tag "autoescape". Beyond jinja2 there is the filter
-// from_json, which some templates ask for. Known differences: the kind of the error of a few misuses; x ** y of floats may
-// differ in the last digit; a slice of a constant that has no items is an error (jinja2 makes it undefined while compiling).
+// Templates that include, import or extend others are refused, and so is the tag "autoescape". Beyond jinja2 there is
+// the filter from_json, which some templates ask for. Known differences: the kind of the error of a few misuses; x **
+// y of floats may differ in the last digit; a slice of a constant that has no items is an error (jinja2 makes it
+// undefined while compiling).
 package template
 
 import (
@@ -18,8 +20,8 @@ import (
 	"ck/internal/template/value"
 )
 
-// Vars are the variables given to a rendering. []value.Value is accepted for a list, at any depth that value.NewList and Dict.Set
-// reach.
+// Vars are the variables given to a rendering. []value.Value is accepted for a list, at any depth that value.NewList
+// and Dict.Set reach.
 type Vars map[string]value.Value
 
 // Template is a parsed template. It is immutable and may be rendered by many goroutines at once.
@@ -63,8 +65,8 @@ type Options struct {
 	Limits value.Limits
 }
 
-// Render renders the template with the given variables. Errors are of type *ErrRaised if the template called raise_exception,
-// else *Error. Variables are read only.
+// Render renders the template with the given variables. Errors are of type *ErrRaised if the template called
+// raise_exception, else *Error. Variables are read only.
 func (t *Template) Render(vars Vars, opt Options) (text string, err error) {
 	list, err := t.RenderParts(vars, opt)
 	var b strings.Builder
@@ -92,6 +94,7 @@ type Error struct {
 	Msg      string
 }
 
+// Error says where and of which kind.
 func (e *Error) Error() string {
 	return fmt.Sprintf("template %s, line %d: %s: %s", e.Template, e.Line, e.Kind, e.Msg)
 }
@@ -103,12 +106,13 @@ type ErrRaised struct {
 	Message  string
 }
 
+// Error is the message and where it was raised.
 func (e *ErrRaised) Error() string {
 	return fmt.Sprintf("template %s, line %d: %s", e.Template, e.Line, e.Message)
 }
 
-// catch turns a panic into *err: errors travel as panics within a rendering. A panic that is no error of ours is a defect of
-// this package; it becomes an error as well, because a template from a stranger must not end the program.
+// catch turns a panic into *err: errors travel as panics within a rendering. A panic that is no error of ours is a
+// defect of this package; it becomes an error as well, because a template from a stranger must not end the program.
 func (r *state) catch(name string, err *error) {
 	switch e := recover().(type) {
 	case nil:

@@ -37,7 +37,8 @@ func (r *Env) noAttr(v value.Value, name string) value.Value {
 	return r.Undefined("'%s' has no attribute '%s'", what, name)
 }
 
-// attribute is a method or attribute in Python's sense. Those which would change a value are undefined, and an error when called.
+// attribute is a method or attribute in Python's sense. Those which would change a value are undefined, and an error
+// when called.
 func (r *Env) attribute(v value.Value, name string) (value.Value, bool) {
 	switch v := v.(type) {
 	case *value.Undefined:
@@ -66,7 +67,8 @@ func (r *Env) attribute(v value.Value, name string) (value.Value, bool) {
 		unsafe = !ok || d.Find(name) < 0
 	}
 	if unsafe {
-		return r.Forbidden("SecurityError", "access to attribute '%s' of '%s' object is unsafe", name, value.TypeName(v)), true
+		return r.Forbidden("SecurityError", "access to attribute '%s' of '%s' object is unsafe", name,
+			value.TypeName(v)), true
 	}
 	return nil, false
 }
@@ -102,7 +104,8 @@ func (r *Env) short(v value.Value) string {
 
 // changing are the methods that would change a value; the sandbox refuses them.
 var changing = map[string]bool{
-	"list.append": true, "list.clear": true, "list.extend": true, "list.insert": true, "list.pop": true, "list.remove": true,
+	"list.append": true, "list.clear": true, "list.extend": true, "list.insert": true,
+	"list.pop": true, "list.remove": true,
 	"list.reverse": true, "list.sort": true,
 	"dict.clear": true, "dict.pop": true, "dict.popitem": true, "dict.setdefault": true, "dict.update": true,
 }

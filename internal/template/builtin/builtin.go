@@ -1,5 +1,5 @@
-// Package builtin is what templates call by name: filters, tests, global functions and the methods of values. What a template itself
-// makes callable is a Callable. It knows nothing of statements.
+// Package builtin is what templates call by name: filters, tests, global functions and the methods of values. What a
+// template itself makes callable is a Callable. It knows nothing of statements.
 package builtin
 
 import (
@@ -19,8 +19,8 @@ type Env struct {
 // Raised is the panic of raise_exception: the template refuses its input.
 type Raised struct{ Message string }
 
-// Func is a filter, test, method or global function. fn gets the value it is applied to (nil for functions) and one argument
-// per parameter, absent where none was given; raw gets the arguments as they are.
+// Func is a filter, test, method or global function. fn gets the value it is applied to (nil for functions) and one
+// argument per parameter, absent where none was given; raw gets the arguments as they are.
 type Func struct {
 	name     string
 	params   []string
@@ -50,8 +50,8 @@ func Test(name string) *Func { return testTable[name] }
 // Global is the global function of a name, nil if there is none.
 func Global(name string) *Func { return globalTable[name] }
 
-// define adds a Func to a table. spec is a name (or several, separated by "|") and the parameters, optional ones with a "?"
-// behind; "/" says that parameters have no names.
+// define adds a Func to a table. spec is a name (or several, separated by "|") and the parameters, optional ones with
+// a "?" behind; "/" says that parameters have no names.
 func define(table map[string]*Func, spec string, fn func(r *Env, v value.Value, a []value.Value) value.Value) {
 	words := strings.Fields(spec)
 	b := &Func{fn: fn}

@@ -28,9 +28,13 @@ func listFilters() {
 	define(filterTable, "reverse", filterReverse)
 	define(filterTable, "join d? attribute?", filterJoin)
 	define(filterTable, "sum attribute? start?", filterSum)
-	define(filterTable, "min case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, "<") })
-	define(filterTable, "max case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value { return r.extreme(v, a, ">") })
-	define(filterTable, "sort reverse? case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value {
+	for name, op := range map[string]string{"min": "<", "max": ">"} {
+		define(filterTable, name+" case_sensitive? attribute?", func(r *Env, v value.Value, a []value.Value) value.Value {
+			return r.extreme(v, a, op)
+		})
+	}
+	const sort = "sort reverse? case_sensitive? attribute?"
+	define(filterTable, sort, func(r *Env, v value.Value, a []value.Value) value.Value {
 		items := slices.Clone(r.Items(v))
 		r.Sort(items, r.sortKey(opt(a[2], nil), r.Truth(opt(a[1], false))), r.Truth(opt(a[0], false)))
 		return r.List(items)
@@ -152,7 +156,8 @@ func isSequence(v value.Value) bool {
 	return false
 }
 
-// getter looks up a path of attributes ("a.b.0"), or is the identity for None. def replaces what is undefined, if it is not nil.
+// getter looks up a path of attributes ("a.b.0"), or is the identity for None. def replaces what is undefined, if it
+// is not nil.
 func (r *Env) getter(attribute, def value.Value) func(value.Value) value.Value {
 	if attribute == nil {
 		return func(v value.Value) value.Value { return v }

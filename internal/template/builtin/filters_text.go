@@ -35,7 +35,9 @@ func textFilters() {
 		}
 		return value.Markup(r.Escape(r.Str(v)))
 	})
-	define(filterTable, "forceescape", func(r *Env, v value.Value, _ []value.Value) value.Value { return value.Markup(r.Escape(r.Str(v))) })
+	define(filterTable, "forceescape", func(r *Env, v value.Value, _ []value.Value) value.Value {
+		return value.Markup(r.Escape(r.Str(v)))
+	})
 	define(filterTable, "replace old new count?", filterReplace)
 	define(filterTable, "indent width? first? blank?", filterIndent)
 	define(filterTable, "center width?", func(r *Env, v value.Value, a []value.Value) value.Value {
@@ -43,7 +45,9 @@ func textFilters() {
 	})
 	define(filterTable, "truncate length? killwords? end? leeway?", filterTruncate)
 	define(filterTable, "wordcount", filterWordCount)
-	define(filterTable, "striptags", func(r *Env, v value.Value, _ []value.Value) value.Value { return r.stripTags(r.Str(v)) })
+	define(filterTable, "striptags", func(r *Env, v value.Value, _ []value.Value) value.Value {
+		return r.stripTags(r.Str(v))
+	})
 	define(filterTable, "urlencode", filterURLEncode)
 	DefineRaw(filterTable, "format", filterFormat)
 	define(filterTable, "tojson ensure_ascii? indent? separators? sort_keys?", filterToJSON)
@@ -192,7 +196,8 @@ func filterTruncate(r *Env, v value.Value, a []value.Value) value.Value {
 	return value.LikeText(v, cut+end)
 }
 
-var htmlUnescaper = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", "\"", "&#34;", "\"", "&#39;", "'", "&nbsp;", "\u00a0", "&amp;", "&")
+var htmlUnescaper = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", "\"", "&#34;", "\"",
+	"&#39;", "'", "&nbsp;", "\u00a0", "&amp;", "&")
 
 // stripTags removes comments and tags, makes white space single spaces and resolves the commonest entities.
 func (r *Env) stripTags(s string) string {

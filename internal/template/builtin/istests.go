@@ -53,9 +53,12 @@ func init() {
 	})
 	define(testTable, "sameas other", func(_ *Env, v value.Value, a []value.Value) value.Value { return same(v, a[0]) })
 	define(testTable, "in seq", func(r *Env, v value.Value, a []value.Value) value.Value { return r.Contains(a[0], v) })
-	for names, op := range map[string]string{"==|eq|equalto": "==", "!=|ne": "!=", ">|gt|greaterthan": ">", ">=|ge": ">=",
+	for names, op := range map[string]string{"==|eq|equalto": "==", "!=|ne": "!=", ">|gt|greaterthan": ">",
+		">=|ge":         ">=",
 		"<|lt|lessthan": "<", "<=|le": "<="} {
-		define(testTable, names+" other", func(r *Env, v value.Value, a []value.Value) value.Value { return r.CompareOp(op, v, a[0]) })
+		define(testTable, names+" other", func(r *Env, v value.Value, a []value.Value) value.Value {
+			return r.CompareOp(op, v, a[0])
+		})
 	}
 }
 

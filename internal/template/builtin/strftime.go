@@ -50,12 +50,14 @@ func (r *Env) strftime(t time.Time, format string) string {
 // timeWords are the conversions that Go's layouts have; timeFixed lists those which the flag "^" does not change.
 var timeWords = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'c': "Mon Jan _2 15:04:05 2006", 'p': "PM",
-	'D': "01/02/06", 'x': "01/02/06", 'F': "2006-01-02", 'P': "pm", 'r': "03:04:05 PM", 'R': "15:04", 'T': "15:04:05", 'X': "15:04:05",
+	'D': "01/02/06", 'x': "01/02/06", 'F': "2006-01-02", 'P': "pm", 'r': "03:04:05 PM",
+	'R': "15:04", 'T': "15:04:05", 'X': "15:04:05",
 }
 
 const timeFixed = "DxFPrRTX"
 
-// timeOthers are the conversions without a time. "z" and "Z" are empty: the time has no zone, as Python's datetime.now().
+// timeOthers are the conversions without a time. "z" and "Z" are empty: the time has no zone, as Python's
+// datetime.now().
 var timeOthers = map[byte]string{'n': "\n", 't': "\t", '%': "%", 'z': "", 'Z': ""}
 
 // timeNumber is a conversion to a number of at least width digits.

@@ -370,7 +370,8 @@ func uint31(n int) int {
 	return n
 }
 
-// textList is a list of the parts of v, in their order, between which there are sep bytes, or white space where sep is 0.
+// textList is a list of the parts of v, in their order, between which there are sep bytes, or white space where sep
+// is 0.
 func (r *Env) textList(v value.Value, parts []string, sep int) *value.List {
 	r.ChargeN(len(parts), value.CostItem)
 	items := make([]value.Value, len(parts))

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// specialUpper lists the code points whose upper case (and title case, after the slash) has more than one code point, from
-// Unicode's SpecialCasing.txt.
+// specialUpper lists the code points whose upper case (and title case, after the slash) has more than one code point,
+// from Unicode's SpecialCasing.txt.
 const specialUpper = "" +
 	" \u00df=SS/Ss \u0149=\u02bcN \u01f0=J\u030c \u0390=\u0399\u0308\u0301 \u03b0=\u03a5\u0308\u0301" +
 	" \u0587=\u0535\u0552/\u0535\u0582 \u1e96=H\u0331 \u1e97=T\u0308 \u1e98=W\u030a \u1e99=Y\u030a \u1e9a=A\u02be" +
@@ -95,8 +95,8 @@ func Lower(s string) string {
 	return b.String()
 }
 
-// finalSigma: a cased letter before i and none after it, marks and such apart (Unicode, 3.13). It looks at no more than 64 code
-// points on either side.
+// finalSigma: a cased letter before i and none after it, marks and such apart (Unicode, 3.13). It looks at no more
+// than 64 code points on either side.
 func finalSigma(s string, i int) bool {
 	ignorable := func(c rune) bool {
 		switch c {
@@ -191,8 +191,8 @@ func IsTitle(s string) bool {
 	return found
 }
 
-// TitleWords is the filter title: the first code point of each word upper, the others lower; words end at white space and
-// any of -({[<.
+// TitleWords is the filter title: the first code point of each word upper, the others lower; words end at white space
+// and any of -({[<.
 func TitleWords(s string) string {
 	var b strings.Builder
 	isSep := func(c rune) bool { return IsSpace(c) || strings.ContainsRune("-({[<", c) }

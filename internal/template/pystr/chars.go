@@ -1,5 +1,5 @@
-// Package pystr is what Python's str knows of characters and does with whole texts: white space, lines, splitting, cases, digits.
-// Source and values of templates are both read by it.
+// Package pystr is what Python's str knows of characters and does with whole texts: white space, lines, splitting,
+// cases, digits. Source and values of templates are both read by it.
 package pystr
 
 import (

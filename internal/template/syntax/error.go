@@ -1,5 +1,5 @@
-// Package syntax parses Jinja templates into trees of statements and expressions. It knows no value beyond literals, and filters and
-// tests only by their names. Source, nesting and literals are limited.
+// Package syntax parses Jinja templates into trees of statements and expressions. It knows no value beyond literals,
+// and filters and tests only by their names. Source, nesting and literals are limited.
 package syntax
 
 import (
@@ -13,13 +13,15 @@ const (
 	maxLiteral = 4300    // digits of an integer, as in Python
 )
 
-// Error says what is wrong with a template's source. Kind is the name of the exception that jinja2 would raise, or "LimitError".
+// Error says what is wrong with a template's source. Kind is the name of the exception that jinja2 would raise, or
+// "LimitError".
 type Error struct {
 	Line int // 1-based
 	Kind string
 	Msg  string
 }
 
+// Error is the line, the kind and what is wrong.
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s: %s", e.Line, e.Kind, e.Msg) }
 
 // failAt ends parsing: errors travel as panics within the package and become returned errors in Parse.

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// tuple parses an expression, or several between commas as a tuple. cond allows "if" at the top; extra is a name that ends it.
+// tuple parses an expression, or several between commas as a tuple. cond allows "if" at the top; extra is a name that
+// ends it.
 func (p *parser) tuple(cond bool, extra ...string) Expr {
 	line := p.cur.line
 	x := p.expression(cond)
@@ -249,7 +250,8 @@ func (p *parser) call(fn Expr) Expr {
 	return &CallExpr{fn, p.callArgs(), line}
 }
 
-// subscript parses what stands in brackets behind x: a slice, or one key, of which several between commas make a tuple.
+// subscript parses what stands in brackets behind x: a slice, or one key, of which several between commas make a
+// tuple.
 func (p *parser) subscript(x Expr, line int) Expr {
 	var items []Expr
 	var slice *SliceExpr
@@ -370,10 +372,12 @@ func (p *parser) dottedName() string {
 	return name
 }
 
-// checkKnown notes unknown filters and tests, which Parse refuses; but in conditional code they fail only when they are reached.
+// checkKnown notes unknown filters and tests, which Parse refuses; but in conditional code they fail only when they
+// are reached.
 func (p *parser) checkKnown(def any, what, name string, line int) {
 	if def == nil && p.soft == 0 {
-		p.unknown = append(p.unknown, &Error{Line: line, Kind: "TemplateAssertionError", Msg: "no " + what + " named '" + name + "'"})
+		msg := "no " + what + " named '" + name + "'"
+		p.unknown = append(p.unknown, &Error{Line: line, Kind: "TemplateAssertionError", Msg: msg})
 	}
 }
 

@@ -53,8 +53,9 @@ func (t token) String() string {
 	return "'" + t.text + "'"
 }
 
-// lexer cuts a template into tokens as jinja2's lexer does with trim_blocks and lstrip_blocks: the newline after a block or a
-// comment goes, and so do the blanks before one at the start of a line; "-" strips all white space on its side, "+" keeps it.
+// lexer cuts a template into tokens as jinja2's lexer does with trim_blocks and lstrip_blocks: the newline after a
+// block or a comment goes, and so do the blanks before one at the start of a line; "-" strips all white space on its
+// side, "+" keeps it.
 type lexer struct {
 	src  string
 	pos  int
@@ -180,7 +181,8 @@ func (l *lexer) strip(text string, sign byte, variable bool) string {
 	return text
 }
 
-// tagEnd is the position after the end of a block or comment whose two closing bytes start at i (white space control applied).
+// tagEnd is the position after the end of a block or comment whose two closing bytes start at i (white space control
+// applied).
 func (l *lexer) tagEnd(i int, minus, plus bool) int {
 	i += 2
 	switch {
@@ -249,7 +251,8 @@ func (l *lexer) raw() {
 	}
 }
 
-var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=",
+var operators = []string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]",
+	"(", ")", "{", "}", ">", "<", "=",
 	".", ":", "|", ",", ";"}
 
 // inTag reads one token inside of a tag; ok is false for white space and at the end of the source.

@@ -15,8 +15,9 @@ type Tree struct {
 // Names gives the definitions of filters and tests by their names, nil for unknown ones. The tree keeps them, unseen.
 type Names struct{ Filter, Test func(name string) any }
 
-// Parse parses a template. Errors are of type *Error: of kind "TemplateSyntaxError", "TemplateAssertionError" (an unknown filter or
-// test), "LimitError" (too long, too deeply nested), or "InternalError", which is a defect of this package.
+// Parse parses a template. Errors are of type *Error: of kind "TemplateSyntaxError", "TemplateAssertionError" (an
+// unknown filter or test), "LimitError" (too long, too deeply nested), or "InternalError", which is a defect of this
+// package.
 func Parse(source string, names Names) (t *Tree, err error) {
 	if len(source) > maxSource {
 		return nil, &Error{Line: 1, Kind: "LimitError", Msg: "the template is longer than 1 MiB"}
@@ -116,8 +117,8 @@ func (p *parser) expect(k kind) token {
 	return p.advance()
 }
 
-// bodyUntil parses statements up to a tag named in ends and stops with that name as the current token; with no ends it parses
-// the whole template.
+// bodyUntil parses statements up to a tag named in ends and stops with that name as the current token; with no ends
+// it parses the whole template.
 func (p *parser) bodyUntil(ends ...string) (body []Stmt) {
 	p.push()
 	defer p.pop()
@@ -125,7 +126,7 @@ func (p *parser) bodyUntil(ends ...string) (body []Stmt) {
 		switch p.cur.kind {
 		case tEOF:
 			if len(ends) > 0 {
-				p.fail("unexpected end of template; the tag '%s' needs %s", p.tags[len(p.tags)-1], "'"+strings.Join(ends, "' or '")+"'")
+				p.fail("unexpected end of template; the tag '%s' needs '%s'", p.tags[len(p.tags)-1], strings.Join(ends, "' or '"))
 			}
 			return body
 		case tData:
@@ -212,7 +213,8 @@ func (p *parser) statement() Stmt {
 func (p *parser) refuse(t token) {
 	switch t.text {
 	case "include", "import", "from", "extends":
-		failAt(t.line, "TemplateSyntaxError", "the tag '%s' needs other templates; a chat template must stand alone", t.text)
+		failAt(t.line, "TemplateSyntaxError", "the tag '%s' needs other templates; a chat template must stand alone",
+			t.text)
 	case "autoescape":
 		failAt(t.line, "TemplateSyntaxError", "the tag 'autoescape' is not supported; chat templates are not HTML")
 	}

@@ -93,8 +93,8 @@ func (r *Run) nest(depth int) {
 // unordered is the result of a comparison with NaN.
 const unordered = 2
 
-// compare orders two values as Python's < does: -1, 0, 1 or unordered; op names the operator for the error of values without an
-// order.
+// compare orders two values as Python's < does: -1, 0, 1 or unordered; op names the operator for the error of values
+// without an order.
 func (r *Run) compare(a, b Value, op string) int { return r.compareAt(a, b, op, 0) }
 
 func (r *Run) compareAt(a, b Value, op string, depth int) int {

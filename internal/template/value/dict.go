@@ -17,7 +17,8 @@ func NewDict() *Dict { return &Dict{} }
 
 const smallDict = 8
 
-// Set sets key's value and returns d. Keys given from Go are strings; numbers, None and tuples appear in templates only.
+// Set sets key's value and returns d. Keys given from Go are strings; numbers, None and tuples appear in templates
+// only.
 func (d *Dict) Set(key string, v Value) *Dict {
 	d.SetKey(key, key, v)
 	return d
@@ -78,8 +79,8 @@ type (
 	tupleKey string
 )
 
-// dictKey is a Go map key that is equal for values that are equal as Python's dict keys (1, 1.0 and True are). ok is false for
-// values that cannot be keys, and for tuples beyond a sane size.
+// dictKey is a Go map key that is equal for values that are equal as Python's dict keys (1, 1.0 and True are). ok is
+// false for values that cannot be keys, and for tuples beyond a sane size.
 func dictKey(v Value) (k any, ok bool) {
 	switch v := v.(type) {
 	case string, int:

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// FromJSON reads one JSON value. Objects become *Dict in the order of the text, arrays *List, numbers int, *big.Int or float64
-// as in Python, null nil.
+// FromJSON reads one JSON value. Objects become *Dict in the order of the text, arrays *List, numbers int, *big.Int
+// or float64 as in Python, null nil.
 func FromJSON(data []byte) (Value, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -87,7 +87,8 @@ func jsonNumber(s string) (Value, error) {
 	return v, nil
 }
 
-// JsonStyle is how JSON is written: indent by depth if pretty, and the texts between items, and between key and value.
+// JsonStyle is how JSON is written: indent by depth if pretty, and the texts between items, and between key and
+// value.
 type JsonStyle struct {
 	Ascii, Sort, Pretty bool
 	Indent, Item, Key   string

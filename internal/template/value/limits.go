@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Limits bounds what one rendering may use. Zero fields take the defaults. A template that exceeds a limit ends in an *Error of
-// kind "LimitError".
+// Limits bounds what one rendering may use. Zero fields take the defaults. A template that exceeds a limit ends in an
+// *Error of kind "LimitError".
 type Limits struct {
 	Steps  int           // nodes evaluated and items or bytes worked through; default 5e6 + 50 per byte of the variables
 	Depth  int           // nested evaluations (expressions, statements, macro calls); default 6000
 	Output int           // bytes of the rendered text; default 16 MiB + 16 per byte of the variables
-	Memory int           // bytes allocated for values in all, whether still in use or not; default 32 MiB + 48 per byte of the variables
+	Memory int           // bytes allocated for values, freed or not; default 32 MiB + 48 per byte of the variables
 	Time   time.Duration // wall time; default 0.8 s
 }
 
@@ -42,8 +42,8 @@ func (l Limits) WithDefaults(input int) Limits {
 	return l
 }
 
-// Run is one rendering as its values see it: what it has used of its limits, and whether texts from outside were read. All operations on
-// values are its methods or those of types that embed it, because each counts its work.
+// Run is one rendering as its values see it: what it has used of its limits, and whether texts from outside were
+// read. All operations on values are its methods or those of types that embed it, because each counts its work.
 type Run struct {
 	Lim       Limits
 	start     time.Time
@@ -61,6 +61,7 @@ func NewRun(start time.Time, lim Limits) Run { return Run{Lim: lim, start: start
 // Error ends a rendering. Kind is the name of the exception that Python would raise, or "LimitError".
 type Error struct{ Kind, Msg string }
 
+// Error is the kind and what is wrong.
 func (e *Error) Error() string { return e.Kind + ": " + e.Msg }
 
 // Fail ends the rendering: errors travel as panics of type *Error until whoever renders recovers them.

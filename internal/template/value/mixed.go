@@ -6,15 +6,18 @@ import (
 	"strings"
 )
 
-// Texts of messages are not the template's: what looks like a control token in them is text, whatever the template does with it. So the
-// values of a rendering know which of their bytes the template wrote. A plain string is the template's own. A text with anything from
-// outside in it is a *Mixed, which lists the stretches that are the template's.
+// Texts of messages are not the template's: what looks like a control token in them is text, whatever the template
+// does with it. So the values of a rendering know which of their bytes the template wrote. A plain string is the
+// template's own. A text with anything from outside in it is a *Mixed, which lists the stretches that are the
+// template's.
 //
-// Operations that move text keep the list: joining, cutting, trimming, replacing, capturing, inserting. All others need not know of it.
-// They get at the bytes by Run.Text, which counts; what comes of an operation that read such bytes is from outside as a whole
-// (builtin.Func.Invoke, Run.TextOf). An operation that forgets costs a token, it does not forge one.
+// Operations that move text keep the list: joining, cutting, trimming, replacing, capturing, inserting. All others
+// need not know of it. They get at the bytes by Run.Text, which counts; what comes of an operation that read such
+// bytes is from outside as a whole (builtin.Func.Invoke, Run.TextOf). An operation that forgets costs a token, it
+// does not forge one.
 //
-// What a template does by deciding is its own: a literal that is written because of what a message says stays a literal.
+// What a template does by deciding is its own: a literal that is written because of what a message says stays a
+// literal.
 
 // Untrusted is a text in Vars that is not the template's own.
 type Untrusted string
@@ -68,7 +71,8 @@ func IsMarkup(v Value) bool {
 	return false
 }
 
-// LikeText is s as a value of the type of like: Markup stays Markup, what was made of a text from outside is from outside.
+// LikeText is s as a value of the type of like: Markup stays Markup, what was made of a text from outside is from
+// outside.
 func LikeText(like Value, s string) Value {
 	switch like := like.(type) {
 	case Markup:
@@ -79,8 +83,8 @@ func LikeText(like Value, s string) Value {
 	return s
 }
 
-// Foreign is v as something from outside. Numbers cannot carry it: once one was made of such a text, no number's text is the
-// template's own.
+// Foreign is v as something from outside. Numbers cannot carry it: once one was made of such a text, no number's text
+// is the template's own.
 func (r *Run) Foreign(v Value) Value {
 	switch v := v.(type) {
 	case string:

@@ -8,8 +8,8 @@ import (
 	"ck/internal/template/pystr"
 )
 
-// ParseInt reads an integer as Python's int(text, base) does: white space around, a sign, a prefix that fits the base, single
-// underscores between digits.
+// ParseInt reads an integer as Python's int(text, base) does: white space around, a sign, a prefix that fits the
+// base, single underscores between digits.
 func ParseInt(s string, base int) (Value, bool) {
 	s = strings.TrimFunc(s, pystr.IsSpace)
 	neg := strings.HasPrefix(s, "-")

@@ -1,5 +1,6 @@
-// Package value is the values of templates: numbers, texts that know which of their bytes the template wrote, lists, dicts, with Python's
-// operators, comparison and formatting, and the limits that all of these count against. It knows no filter and no statement.
+// Package value is the values of templates: numbers, texts that know which of their bytes the template wrote, lists,
+// dicts, with Python's operators, comparison and formatting, and the limits that all of these count against. It knows
+// no filter and no statement.
 package value
 
 import (
@@ -9,18 +10,19 @@ import (
 	"ck/internal/template/pystr"
 )
 
-// Value is a value of a template: nil (None), bool, int, *big.Int (integers beyond int), float64, string, *List, *Dict, and the
-// types that only templates make (Undefined, Markup, ranges, macros, ...).
+// Value is a value of a template: nil (None), bool, int, *big.Int (integers beyond int), float64, string, *List,
+// *Dict, and the types that only templates make (Undefined, Markup, ranges, macros, ...).
 type Value = any
 
-// Undefined is the value of a missing variable or attribute: empty text, false, and an error when it is used otherwise.
+// Undefined is the value of a missing variable or attribute: empty text, false, and an error when it is used
+// otherwise.
 type Undefined struct {
 	msg  string // what is missing
 	kind string // kind of the error, "" for "UndefinedError"
 }
 
-// Markup is text marked as HTML by "safe" or "escape". Text joined to it with "+" is escaped, as jinja2 does even though chat
-// templates have no automatic escaping.
+// Markup is text marked as HTML by "safe" or "escape". Text joined to it with "+" is escaped, as jinja2 does even
+// though chat templates have no automatic escaping.
 type Markup string
 
 // List is a list or a tuple. It never changes once a template can see it, so that slices of it share its memory.
@@ -109,7 +111,8 @@ func (r *Run) Missing(u *Undefined) {
 	r.Fail("UndefinedError", "%s", u.msg)
 }
 
-// Object is a value of a type that this package does not know: a macro, a loop, a function. One with a method Len has a length.
+// Object is a value of a type that this package does not know: a macro, a loop, a function. One with a method Len has
+// a length.
 type Object interface {
 	TypeName() string // the name of its Python type
 	Repr() string     // repr(v)
