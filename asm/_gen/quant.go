@@ -219,10 +219,12 @@ const (
 	cMantissa
 	cMagicBits
 	cSignBit
+	cBelowHalf
 )
 
 var laneConstants = []uint32{0x7fffffff, 0, math.Float32bits(1), math.Float32bits(1 << 21), math.Float32bits(1e-15),
-	math.Float32bits(0x1.8p23), 0x7fffff, 0x400000, 0x80000000}
+	math.Float32bits(0x1.8p23), 0x7fffff, 0x400000, 0x80000000,
+	math.Float32bits(0.49999997)}
 
 // quantizers writes the family of a width.
 func quantizers(wide bool) *gen {
@@ -235,6 +237,7 @@ func quantizers(wide bool) *gen {
 	v.weigh()
 	v.affine("Affine", false)
 	v.affine("AffineAbsolute", true)
+	v.extremes()
 	v.symmetric()
 	v.descent()
 	v.positive()

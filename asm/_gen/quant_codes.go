@@ -15,6 +15,7 @@ func (v *lanes) codes(name, doc string, skip bool, before func(), body func(r in
 	for i, field := range []string{"Minimum", "Highest", "Offset"} {
 		v.p("VPBROADCASTD %d(R13), %s", v.args.at(field), v.name(10+i))
 	}
+	v.p("VBROADCASTSS %d(R13), %s", v.args.at("Bias"), v.name(13))
 	before()
 	v.lab(f + "_l")
 	if skip {
@@ -35,7 +36,7 @@ func (v *lanes) codes(name, doc string, skip bool, before func(), body func(r in
 	} else {
 		v.p("VPACKSSDW Y1, Y0, Y0")
 		v.p("VEXTRACTI128 $1, Y0, X1")
-		v.p("VPACKUSWB X1, X0, X0") // words of elements 0..3, 8..11, 4..7, 12..15
+		v.p("VPACKSSWB X1, X0, X0") // words of elements 0..3, 8..11, 4..7, 12..15
 		v.p("VPSHUFD $0xd8, X0, X0")
 		v.p("VMOVDQU X0, (DI)")
 	}
@@ -76,6 +77,24 @@ func (v *lanes) stored() {
 		v.sub(r, 9, r)
 		v.mul(8, r, r)
 		v.nearest(r)
+	})
+	v.codes("Truncated", "makes codes (x-low)*scale + bias.", false, nothing, func(r int) {
+		v.sub(r, 9, r)
+		v.mul(8, r, r)
+		v.add(13, r, r)
+		v.o("VCVTTPS2DQ", r, r)
+		v.o("VPMINSD", 11, r, r)
+	})
+	bits := [2]string{"VPAND", "VPOR"}
+	if v.wide {
+		bits = [2]string{"VPANDD", "VPORD"}
+	}
+	v.codes("Away", "makes codes x*scale, ties away from zero.", false, nothing, func(r int) {
+		v.mul(8, r, r)
+		v.o(bits[0], row("lanec", cSignBit), r, 2)
+		v.o(bits[1], row("lanec", cBelowHalf), 2, 2)
+		v.add(2, r, r) // a half itself would take the number below a half to one
+		v.o("VCVTTPS2DQ", r, r)
 	})
 	v.codes("CodesIQ4", "makes codes of x*scale.", false, func() { v.openIQ4(true) }, func(r int) {
 		v.mul(8, r, 2)

@@ -31,6 +31,29 @@ func (v *lanes) extreme(f string) {
 	v.compare(sT, isNotLess, row("lanec", cNegligible), 3)
 }
 
+// extremes finds the extent of blocks and their elements of the largest magnitude.
+func (v *lanes) extremes() {
+	const low, high = sXQ, sQQ
+	v.search("Extremes", "sets Low and High to the extent of X, Scale to the element of the largest magnitude.", func(f string) {
+		v.load(v.at("X", 0), low)
+		v.mov(low, high)
+		v.zero(sTop)
+		v.zero(sT)
+		v.each(f+"_x", 4, 0, func(x, _, _ mem) {
+			v.load(x, sX)
+			v.less(sX, low, low)
+			v.more(sX, high, high)
+			v.magnitude(sX, sU)
+			v.compare(sU, isGreater, sT, 1)
+			v.where(1, sU, sT)
+			v.where(1, sX, sTop)
+		})
+		v.store(low, v.at("Low", 0))
+		v.store(high, v.at("High", 0))
+		v.store(sTop, v.at("Scale", 0))
+	})
+}
+
 // symmetric is searchSymmetric of internal/quant. The first of Steps is -n; Q has the products of W and X.
 func (v *lanes) symmetric() {
 	const low, high, best = sXO, sQO, sOther

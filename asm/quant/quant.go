@@ -32,15 +32,18 @@ const (
 	Positive                 // searchPositive; sets Scale, Q, Bad, and R to 0 where all codes are
 	MeanSquares              // Variance = Average times the sum of X*X
 	IQ4                      // searchIQ4; sets Scale
+	Extremes                 // sets Low and High to the extent, Scale to the first element of the largest magnitude
 )
 
 // Coder is a routine over Codes.
 type Coder uint8
 
 const (
-	Stored   Coder = iota // (x + low)/scale
-	Searched              // (x - low)*scale
-	CodesIQ4              // of the levels nearest to x*scale, also where scale is 0
+	Stored    Coder = iota // (x + low)/scale
+	Searched               // (x - low)*scale
+	CodesIQ4               // of the levels nearest to x*scale, also where scale is 0
+	Truncated              // (x - low)*scale + Bias, truncated, also where scale is 0; no lowest code
+	Away                   // x*scale, ties away from zero, also where scale is 0; no lowest or highest code
 )
 
 // Lanes is the number of blocks of a search.
@@ -66,7 +69,8 @@ type Block struct {
 
 	Steps [MaxTries]float32 // what the extent or the extreme of a block is divided into, one for each try
 
-	High, Lowest, SumW, SumX, Best Row // overwritten
+	High                     Row // of Extremes; overwritten by others
+	Lowest, SumW, SumX, Best Row // overwritten
 
 	Src unsafe.Pointer // for Transpose: N elements of each block, one block after another
 	Dst unsafe.Pointer // and where they go: X or W
@@ -87,6 +91,7 @@ type Codes struct {
 	Blocks          int            // of 16 elements each
 	Minimum, Offset int32          // the lowest code and what is added to codes
 	Highest         int32
+	Bias            float32
 }
 
 // Scan is the operands of a scan of N elements, a multiple of 8.

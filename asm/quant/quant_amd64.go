@@ -19,22 +19,17 @@ func (b *Block) Transpose() { transposeAVX2(b) }
 
 // Run makes the codes by o with the vectors of w.
 func (c *Codes) Run(w Width, o Coder) {
-	wide := w == W512
-	switch {
-	case wide && o == Stored:
-		storedAVX512(c)
-	case wide && o == Searched:
-		searchedAVX512(c)
-	case wide:
-		codesIQ4AVX512(c)
-	case o == Stored:
-		storedAVX2(c)
-	case o == Searched:
-		searchedAVX2(c)
-	default:
-		codesIQ4AVX2(c)
+	if w == W512 {
+		coders512[o](c)
+	} else {
+		coders256[o](c)
 	}
 }
+
+var (
+	coders512 = [...]func(*Codes){storedAVX512, searchedAVX512, codesIQ4AVX512, truncatedAVX512, awayAVX512}
+	coders256 = [...]func(*Codes){storedAVX2, searchedAVX2, codesIQ4AVX2, truncatedAVX2, awayAVX2}
+)
 
 // Run sets Magnitude and Any.
 func (s *Scan) Run() { scanAVX2(s) }

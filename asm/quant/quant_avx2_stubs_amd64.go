@@ -34,6 +34,11 @@ func affineAVX2(a *Block)
 //go:noescape
 func affineAbsoluteAVX2(a *Block)
 
+// extremesAVX2 sets Low and High to the extent of X, Scale to the element of the largest magnitude.
+//
+//go:noescape
+func extremesAVX2(a *Block)
+
 // symmetricAVX2 searches Scale of codes Minimum..Highest.
 //
 //go:noescape
@@ -68,6 +73,8 @@ func runAVX2(o Op, b *Block) {
 		affineAVX2(b)
 	case AffineAbsolute:
 		affineAbsoluteAVX2(b)
+	case Extremes:
+		extremesAVX2(b)
 	case Symmetric:
 		symmetricAVX2(b)
 	case Descent:
@@ -88,6 +95,16 @@ func storedAVX2(a *Codes)
 //
 //go:noescape
 func searchedAVX2(a *Codes)
+
+// truncatedAVX2 makes codes (x-low)*scale + bias.
+//
+//go:noescape
+func truncatedAVX2(a *Codes)
+
+// awayAVX2 makes codes x*scale, ties away from zero.
+//
+//go:noescape
+func awayAVX2(a *Codes)
 
 // codesIQ4AVX2 makes codes of x*scale.
 //

@@ -34,6 +34,11 @@ func affineAVX512(a *Block)
 //go:noescape
 func affineAbsoluteAVX512(a *Block)
 
+// extremesAVX512 sets Low and High to the extent of X, Scale to the element of the largest magnitude.
+//
+//go:noescape
+func extremesAVX512(a *Block)
+
 // symmetricAVX512 searches Scale of codes Minimum..Highest.
 //
 //go:noescape
@@ -68,6 +73,8 @@ func runAVX512(o Op, b *Block) {
 		affineAVX512(b)
 	case AffineAbsolute:
 		affineAbsoluteAVX512(b)
+	case Extremes:
+		extremesAVX512(b)
 	case Symmetric:
 		symmetricAVX512(b)
 	case Descent:
@@ -88,6 +95,16 @@ func storedAVX512(a *Codes)
 //
 //go:noescape
 func searchedAVX512(a *Codes)
+
+// truncatedAVX512 makes codes (x-low)*scale + bias.
+//
+//go:noescape
+func truncatedAVX512(a *Codes)
+
+// awayAVX512 makes codes x*scale, ties away from zero.
+//
+//go:noescape
+func awayAVX512(a *Codes)
 
 // codesIQ4AVX512 makes codes of x*scale.
 //

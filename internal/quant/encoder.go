@@ -32,6 +32,8 @@ var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	Q2_K: (*Encoder).affineK, Q4_K: (*Encoder).affineK, Q5_K: (*Encoder).affineK,
 	Q3_K: (*Encoder).symmetricQ3K, Q6_K: (*Encoder).symmetricQ6K,
 	IQ4_XS: (*Encoder).superIQ4, IQ4_NL: (*Encoder).plainIQ4,
+	Q4_0: (*Encoder).legacy, Q4_1: (*Encoder).legacy, Q5_0: (*Encoder).legacy, Q5_1: (*Encoder).legacy,
+	Q8_0: (*Encoder).legacy, F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
 }
 
 // NewEncoder makes an Encoder to type t that may use features f of the CPU.
@@ -60,10 +62,14 @@ func (e *Encoder) Encode(dst []byte, src, imatrix []float32) error {
 		return Quantize(e.t, dst, src, imatrix) // or its error
 	}
 	r := e.t.row()
+	weights := imatrix
 	if r.imatrix == noImatrix {
-		imatrix = nil
+		weights = nil
 	}
-	e.encode(e, dst, src, imatrix)
+	e.encode(e, dst, src, weights)
+	if r.halves == nil {
+		return nil
+	}
 	for i := range len(src) / r.elems {
 		if r.overflows(dst[i*r.bytes:][:r.bytes]) {
 			return Quantize(e.t, dst, src, imatrix)
@@ -77,6 +83,9 @@ func (e *Encoder) takes(dst []byte, src, imatrix []float32) bool {
 	r := e.t.row()
 	if len(src) == 0 || len(src)%r.elems != 0 || len(dst) < len(src)/r.elems*r.bytes {
 		return false
+	}
+	if r.elems == 1 {
+		return true // of any value
 	}
 	limit := uint32(0x7f7fffff)
 	if r.halves != nil {

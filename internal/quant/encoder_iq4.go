@@ -1,7 +1,6 @@
 package quant
 
 import (
-	"encoding/binary"
 	"unsafe"
 
 	lanes "ck/asm/quant"
@@ -67,14 +66,6 @@ func (e *Encoder) codesIQ4(x []float32) {
 	c.Scale, c.Low = unsafe.Pointer(&m.stored), unsafe.Pointer(&m.storedLow)
 	c.Offset = 0
 	c.Run(e.width, lanes.CodesIQ4)
-}
-
-// packNibbles32 writes codes j and j+16 as the nibbles of byte j.
-func packNibbles32(b, codes []byte) {
-	for j := 0; j < 16; j += 8 {
-		low, high := binary.LittleEndian.Uint64(codes[j:]), binary.LittleEndian.Uint64(codes[j+16:])
-		binary.LittleEndian.PutUint64(b[j:], low&nibbles8|high<<4&^nibbles8)
-	}
 }
 
 // plainIQ4 quantizes to IQ4_NL.

@@ -243,7 +243,11 @@ func quantizeQ8_1(dst []byte, src, _ []float32) {
 // quantizeWeighted is the quantizer of Q4_0, Q4_1, Q5_0 and Q5_1 with importances; src is a whole row. bits are those of
 // an element; with minimum, the type has one.
 func quantizeWeighted(dst []byte, src, weights []float32, bits int, minimum bool) {
-	variance := squares(src) / float32(len(src))
+	quantizeWeightedBlocks(dst, src, weights, squares(src)/float32(len(src)), bits, minimum)
+}
+
+// quantizeWeightedBlocks quantizes blocks of a row whose mean square is variance.
+func quantizeWeightedBlocks(dst []byte, src, weights []float32, variance float32, bits int, minimum bool) {
 	var w [32]float32
 	var codes [32]byte
 	for len(src) >= 32 {
@@ -258,18 +262,31 @@ func quantizeWeighted(dst []byte, src, weights []float32, bits int, minimum bool
 			putF16(dst, searchSymmetric(codes[:], x, w[:], 1<<(bits-1)))
 			dst = dst[2:]
 		}
-		if bits == 5 {
-			var h uint32
-			for j, c := range codes {
-				h |= uint32(c>>4) << j
-			}
-			binary.LittleEndian.PutUint32(dst, h)
-			dst = dst[4:]
+		dst = packLegacy(dst, &codes, bits)
+		src, weights = src[32:], weights[32:]
+	}
+}
+
+// packLegacy writes the fifth bits of codes, if they have any, and the others, and returns what is behind.
+func packLegacy(b []byte, codes *[32]byte, bits int) []byte {
+	if bits == 5 {
+		var h uint32
+		for j := 0; j < 32; j += 8 { // bits 4 of eight bytes to the highest byte, by a product
+			v := binary.LittleEndian.Uint64(codes[j:]) >> 4 & 0x0101010101010101
+			h |= uint32(v*0x0102040810204080>>56) << j
 		}
-		for j := range 16 {
-			dst[j] = codes[j]&15 | codes[j+16]<<4
-		}
-		dst, src, weights = dst[16:], src[32:], weights[32:]
+		binary.LittleEndian.PutUint32(b, h)
+		b = b[4:]
+	}
+	packNibbles32(b[:16], codes[:])
+	return b[16:]
+}
+
+// packNibbles32 writes codes j and j+16 as the nibbles of byte j.
+func packNibbles32(b, codes []byte) {
+	for j := 0; j < 16; j += 8 {
+		low, high := binary.LittleEndian.Uint64(codes[j:]), binary.LittleEndian.Uint64(codes[j+16:])
+		binary.LittleEndian.PutUint64(b[j:], low&nibbles8|high<<4&^nibbles8)
 	}
 }
 
