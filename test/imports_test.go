@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	// what the programs do
 	"internal/measure":        {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":           {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
-	"internal/generate":       {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/tokenizer"},
+	"internal/generate":       {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/template/value", "internal/tokenizer"},
 	"internal/probe":          {"internal/gguf", "internal/humanize", "internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},
 	"internal/allocate":       {"internal/entropy", "internal/gguf", "internal/isa", "internal/kernel", "internal/quant", "internal/walk"},
 	"internal/entropy":        {"internal/gguf", "internal/quant"},
