@@ -24,13 +24,14 @@ type Options struct {
 
 	// Output gathers for the output matrix as well, which llama-imatrix leaves out unless it is told to.
 	Output bool
-	// Covariance says for which matrices the whole covariance is gathered; nil: for none. It takes 8 bytes for each pair of columns, and for each
-	// row of the text a multiplication for each.
+	// Covariance says for which matrices the whole covariance is gathered; nil: for none. It takes 8 bytes for each
+	// pair of columns, and for each row of the text a multiplication for each.
 	Covariance func(tensor string) bool
 
 	Blocks int // blocks of a walk at most; 0: as many as a walk has rows for
 
-	// Model is the identity of the model, for Save and From: its hash and whatever else changes sums, such as the ISA tier.
+	// Model is the identity of the model, for Save and From: its hash and whatever else changes sums, such as the ISA
+	// tier.
 	Model string
 	// From is goes on with a matrix that Save was given; nil: from the begin. What does not fit is a *ResumeError.
 	From *Matrix
@@ -41,28 +42,34 @@ type Options struct {
 	At func(tokens int64) // is told how many tokens of the text are done; nil: nobody is
 }
 
-// tapBytes is what the inputs of one walk take at most, as far as walks can be made smaller: they are all kept until it is over.
+// tapBytes is what the inputs of one walk take at most, as far as walks can be made smaller: they are all kept until it
+// is over.
 const tapBytes = 512 << 20
 
 // TextError says that a text is too short.
 type TextError struct{ Tokens, Block int }
 
 func (e *TextError) Error() string {
-	return fmt.Sprintf("the text has %d tokens, a block takes %d; give more text or smaller blocks", e.Tokens, e.Block)
+	return fmt.Sprintf("the text has %d tokens, a block takes %d; give more text or smaller blocks",
+		e.Tokens, e.Block)
 }
 
 // ResumeError says that a matrix cannot be continued: What was Have when it was begun, and is Want now.
 type ResumeError struct{ What, Have, Want string }
 
 func (e *ResumeError) Error() string {
-	return fmt.Sprintf("cannot go on: %s was %s, now it is %s; begin again or say what it was", e.What, e.Have, e.Want)
+	return fmt.Sprintf("cannot go on: %s was %s, now it is %s; begin again or say what it was",
+		e.What, e.Have, e.Want)
 }
 
-// Collect runs an engine over the blocks of a text, each a sequence of its own with BOS in place of its first token where the vocabulary puts one
-// before texts, as llama-imatrix does, and gathers the inputs of all matrices of layers. It holds the engine, whose taps it takes.
+// Collect runs an engine over the blocks of a text, each a sequence of its own with BOS in place of its first token
+// where the vocabulary puts one before texts, as llama-imatrix does, and gathers the inputs of all matrices of
+// layers. It holds the engine, whose taps it takes.
 //
 // When ctx ends, so does Collect, with ctx's error.
-func Collect(ctx context.Context, e *engine.Engine, tok *tokenizer.Tokenizer, text string, opt Options) (*Matrix, error) {
+func Collect(
+	ctx context.Context, e *engine.Engine, tok *tokenizer.Tokenizer, text string, opt Options,
+) (*Matrix, error) {
 	if opt.Block == 0 {
 		opt.Block = DefaultBlock
 	}
@@ -86,10 +93,29 @@ func Collect(ctx context.Context, e *engine.Engine, tok *tokenizer.Tokenizer, te
 		return nil, err
 	}
 	m := c.matrix()
-	for i := range m.Entries {
-		m.Entries[i] = m.Entries[i].clone() // matrices of one value have shared all
-	}
+	m.unshare()
 	return m, nil
+}
+
+// unshare gives each entry sums of its own. One of those that share them keeps them: covariances may be large.
+func (m *Matrix) unshare() {
+	taken := map[*float64]bool{}
+	for i := range m.Entries {
+		e := &m.Entries[i]
+		if first := &e.Sums[0]; taken[first] {
+			e.Sums = slices.Clone(e.Sums)
+		} else {
+			taken[first] = true
+		}
+		if e.Covariance == nil {
+			continue
+		}
+		if first := &e.Covariance[0]; taken[first] {
+			e.Covariance = slices.Clone(e.Covariance)
+		} else {
+			taken[first] = true
+		}
+	}
 }
 
 // collector gathers.
@@ -143,11 +169,13 @@ func sourcesOf(g *graph.Graph, opt *Options) ([]*source, error) {
 		s := &g.Steps[i]
 		for j, id := range s.W {
 			w := g.Weights[id]
-			if s.Op.Role(j) != graph.Matrix || !strings.HasPrefix(w.Name, "blk.") && !(opt.Output && w.Name == "output.weight") {
+			if s.Op.Role(j) != graph.Matrix || !strings.HasPrefix(w.Name, "blk.") &&
+				!(opt.Output && w.Name == "output.weight") {
 				continue
 			}
 			if seen[w.Name] {
-				return nil, fmt.Errorf("tensor %s: is multiplied in two places; its importances cannot be gathered", w.Name)
+				return nil, fmt.Errorf("tensor %s: is multiplied in two places; its importances cannot be gathered",
+					w.Name)
 			}
 			seen[w.Name] = true
 			at := slices.IndexFunc(list, func(x *source) bool { return x.value == s.In[0] })
@@ -220,7 +248,8 @@ func (c *collector) blocks(ctx context.Context, n int) error {
 		b := &c.batch
 		b.IDs, b.Pos, b.Seq, b.Pick = ids[at:end], b.Pos[:0], b.Seq[:0], b.Pick[:0]
 		for i := at; i < end; i++ {
-			b.Pos, b.Seq, b.Pick = append(b.Pos, int32(i%block)), append(b.Seq, seqs[i/block]), append(b.Pick, int32(i-at))
+			b.Pos, b.Seq = append(b.Pos, int32(i%block)), append(b.Seq, seqs[i/block])
+			b.Pick = append(b.Pick, int32(i-at))
 		}
 		if _, err := c.e.Walk(ctx, b); err != nil {
 			return err
@@ -253,7 +282,8 @@ func (c *collector) hash(blocks int) string {
 
 // matrix is what was gathered of whole blocks. Matrices that multiply one value share its sums.
 func (c *collector) matrix() *Matrix {
-	m := &Matrix{Datasets: []string{c.opt.Dataset}, Chunks: c.done, ChunkSize: c.text.Block, Model: c.opt.Model, Text: c.hash(c.done)}
+	m := &Matrix{Datasets: []string{c.opt.Dataset}, Chunks: c.done, ChunkSize: c.text.Block, Model: c.opt.Model,
+		Text: c.hash(c.done)}
 	for _, s := range c.sources {
 		if s.covariance != nil {
 			s.mirror()

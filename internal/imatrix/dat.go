@@ -2,15 +2,16 @@ package imatrix
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 )
 
-// The old form of llama-imatrix, little endian: the number of entries; of each the length of its name, the name, the number of blocks, the
-// number of values and the values, which are means times that number; then, not in the oldest files, the number of blocks of the whole and
-// the length and name of the text. Numbers are int32, values float32.
+// The old form of llama-imatrix, little endian: the number of entries; of each the length of its name, the name, the
+// number of blocks, the number of values and the values, which are means times that number; then, not in the oldest
+// files, the number of blocks of the whole and the length and name of the text. Numbers are int32, values float32.
 
 // maxDatName bounds names of the old form; those of tensors have 63 bytes at most.
 const maxDatName = 255
@@ -86,7 +87,8 @@ func readDat(data []byte) (*Matrix, error) {
 	if r.at < len(data) {
 		m.Chunks = r.number(0, math.MaxInt32, "the number of blocks")
 		if r.at < len(data) {
-			if name := r.take(r.number(0, math.MaxInt32, "the length of the text's name"), "the text's name"); len(name) > 0 {
+			if name := r.take(r.number(0, math.MaxInt32, "the length of the text's name"),
+				"the text's name"); len(name) > 0 {
 				m.Datasets = []string{string(name)}
 			}
 		}
@@ -108,16 +110,20 @@ func (r *reader) entry(i int) (e Entry) {
 	return e
 }
 
-// WriteDat writes the old form, which holds neither covariances nor more than one name of a text, the last one, and one count for an entry:
-// experts without data have the mean 1. Entries without any data are left out.
+// WriteDat writes the old form, which holds neither covariances nor more than one name of a text, the last one, and
+// one count for an entry: experts without data have the mean 1. Entries without any data are left out.
 func (m *Matrix) WriteDat(w io.Writer) error {
 	entries := slices.DeleteFunc(slices.Clone(m.Entries), func(e Entry) bool { return e.most() == 0 })
+	if len(entries) == 0 {
+		return errors.New("the matrix has no data")
+	}
 	le := binary.LittleEndian
 	b := le.AppendUint32(nil, uint32(len(entries)))
 	for i := range entries {
 		e := &entries[i]
 		if len(e.Name) > maxDatName || len(e.Sums) > math.MaxInt32/4 {
-			return fmt.Errorf("entry %.100q: a name of %d bytes and %d values do not fit into the old form", e.Name, len(e.Name), len(e.Sums))
+			return fmt.Errorf("entry %.100q: a name of %d bytes and %d values do not fit into the old form", e.Name,
+				len(e.Name), len(e.Sums))
 		}
 		b = append(le.AppendUint32(b, uint32(len(e.Name))), e.Name...)
 		blocks, values := e.inBlocks(m.ChunkSize)
@@ -139,8 +145,8 @@ func (m *Matrix) WriteDat(w io.Writer) error {
 	return err
 }
 
-// inBlocks is an entry as the old form has it: the number of blocks, rounded up, and the means times that. The operations are float32, as
-// llama-imatrix has them.
+// inBlocks is an entry as the old form has it: the number of blocks, rounded up, and the means times that. The
+// operations are float32, as llama-imatrix has them.
 func (e *Entry) inBlocks(chunk int) (int64, []float32) {
 	values := make([]float32, len(e.Sums))
 	if chunk == 0 { // it was read from there

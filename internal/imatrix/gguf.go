@@ -15,7 +15,8 @@ import (
 	"ck/internal/quant"
 )
 
-// Keys of the GGUF form (llama.cpp, common/imatrix-loader.h). Those that begin with ck are in matrices that are to be continued.
+// Keys of the GGUF form (llama.cpp, common/imatrix-loader.h). Those that begin with ck are in matrices that are to be
+// continued.
 const (
 	keyType     = "general.type"
 	typeImatrix = "imatrix"
@@ -26,7 +27,8 @@ const (
 	keyText     = "ck.imatrix.text"
 )
 
-// What stands behind a tensor's name: F32 sums and counts, which llama.cpp reads, and what it passes over: sums and covariances in F64.
+// What stands behind a tensor's name: F32 sums and counts, which llama.cpp reads, and what it passes over: sums and
+// covariances in F64.
 const (
 	endSums       = ".in_sum2"
 	endCounts     = ".counts"
@@ -188,17 +190,20 @@ func entryOf(g *gguf.Model, name string) (Entry, error) {
 	}
 	if exact := g.Tensor(name + endExact); exact != nil {
 		if exact.Type != quant.F64 || len(exact.Data) != 8*len(e.Sums) {
-			return e, fmt.Errorf("tensor %q: %v of type %v beside %d sums, expected as many in F64", exact.Name, exact.Shape, exact.Type, len(e.Sums))
+			return e, fmt.Errorf("tensor %q: %v of type %v beside %d sums, expected as many in F64", exact.Name,
+				exact.Shape, exact.Type, len(e.Sums))
 		}
 		e.Sums = float64s(exact.Data)
 	}
 	if cov := g.Tensor(name + endCovariance); cov != nil {
 		n := len(e.Sums)
 		if cov.Type != quant.F64 || len(cov.Shape) > 2 || cov.Shape[0] != n || len(cov.Data)/8/n != n {
-			return e, fmt.Errorf("tensor %q: %v of type %v beside %d sums, expected [%d %d] in F64", cov.Name, cov.Shape, cov.Type, n, n, n)
+			return e, fmt.Errorf("tensor %q: %v of type %v beside %d sums, expected [%d %d] in F64", cov.Name,
+				cov.Shape, cov.Type, n, n, n)
 		}
 		e.Covariance = float64s(cov.Data)
-		if i := slices.IndexFunc(e.Covariance, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }); i >= 0 {
+		notFinite := func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+		if i := slices.IndexFunc(e.Covariance, notFinite); i >= 0 {
 			return e, fmt.Errorf("tensor %q: value %d is %g", cov.Name, i, e.Covariance[i])
 		}
 	}
@@ -225,8 +230,8 @@ func (m *Matrix) Write(w io.Writer, path string) error {
 	return m.writeGGUF(w, false)
 }
 
-// WritePart writes a matrix that is to be continued: a GGUF file that has the sums in F64 as well, and what they were gathered from.
-// llama-quantize reads it as any other.
+// WritePart writes a matrix that is to be continued: a GGUF file that has the sums in F64 as well, and what they were
+// gathered from. llama-quantize reads it as any other.
 func (m *Matrix) WritePart(w io.Writer) error { return m.writeGGUF(w, true) }
 
 // tensor is a tensor of a file in the making: float32 or float64 values.
@@ -285,13 +290,16 @@ func (e *Entry) tensors(scale float64, exact bool) []tensor {
 	sum := func(i int) float64 { return e.Sums[i] * scale }
 	list := []tensor{
 		{gguf.TensorInfo{Name: e.Name + endSums, Type: quant.F32, Shape: matrices(e.columns())}, sum},
-		{gguf.TensorInfo{Name: e.Name + endCounts, Type: quant.F32, Shape: matrices(1)}, func(i int) float64 { return float64(e.Counts[i]) * scale }},
+		{gguf.TensorInfo{Name: e.Name + endCounts, Type: quant.F32, Shape: matrices(1)},
+			func(i int) float64 { return float64(e.Counts[i]) * scale }},
 	}
 	if exact {
-		list = append(list, tensor{gguf.TensorInfo{Name: e.Name + endExact, Type: quant.F64, Shape: matrices(e.columns())}, sum})
+		list = append(list, tensor{gguf.TensorInfo{Name: e.Name + endExact, Type: quant.F64,
+			Shape: matrices(e.columns())}, sum})
 	}
 	if e.Covariance != nil {
-		list = append(list, tensor{gguf.TensorInfo{Name: e.Name + endCovariance, Type: quant.F64, Shape: []int{len(e.Sums), len(e.Sums)}},
+		list = append(list, tensor{gguf.TensorInfo{Name: e.Name + endCovariance, Type: quant.F64,
+			Shape: []int{len(e.Sums), len(e.Sums)}},
 			func(i int) float64 { return e.Covariance[i] }})
 	}
 	return list

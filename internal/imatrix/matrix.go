@@ -1,9 +1,9 @@
-// Package imatrix has importance matrices: of each matrix of a model the sums of squares of its inputs, column by column, over a text.
-// They are gathered by an engine, read and written in both of llama.cpp's file forms, added up, and turned into the importances that
-// quantizers take.
+// Package imatrix has importance matrices: of each matrix of a model the sums of squares of its inputs, column by
+// column, over a text. They are gathered by an engine, read and written in both of llama.cpp's file forms, added up,
+// and turned into the importances that quantizers take.
 //
-// Sums are made in float64, in the order of the text, one row after the other: the same bytes for any number of workers, any number of
-// blocks in a walk, and after any interruption.
+// Sums are made in float64, in the order of the text, one row after the other: the same bytes for any number of
+// workers, any number of blocks in a walk, and after any interruption.
 package imatrix
 
 import (
@@ -24,16 +24,19 @@ type Entry struct {
 	Sums   []float64 // of squares, by column; of several matrices in turn
 	Counts []int64   // rows that went into the sums: of each matrix, or one number for all of them
 
-	// Covariance is XᵀX of the inputs X, [columns][columns], row by row; nil unless it was asked for. Its diagonal is Sums.
+	// Covariance is XᵀX of the inputs X, [columns][columns], row by row; nil unless it was asked for. Its diagonal is
+	// Sums.
 	Covariance []float64
 }
 
 // Matrix is an importance matrix.
 type Matrix struct {
-	Entries   []Entry  // by name
-	Datasets  []string // names of the texts
-	Chunks    int      // blocks of text that were evaluated
-	ChunkSize int      // tokens of a block; 0 where the file does not say (the old form): sums and counts are then means and numbers of blocks
+	Entries  []Entry  // by name
+	Datasets []string // names of the texts
+	Chunks   int      // blocks of text that were evaluated
+	// ChunkSize is the tokens of a block. It is 0 where the file does not say, in the old form: counts are then
+	// blocks, and sums the means times that.
+	ChunkSize int
 
 	// Of a matrix that is to be continued: what it was gathered from.
 	Model string // identity of the model, as Options.Model
@@ -42,7 +45,10 @@ type Matrix struct {
 
 // Find is the entry of that name, nil if there is none.
 func (m *Matrix) Find(name string) *Entry {
-	i, ok := slices.BinarySearchFunc(m.Entries, name, func(e Entry, name string) int { return strings.Compare(e.Name, name) })
+	i, ok := slices.BinarySearchFunc(m.Entries, name, func(e Entry,
+		name string) int {
+		return strings.Compare(e.Name, name)
+	})
 	if !ok {
 		return nil
 	}
@@ -63,11 +69,13 @@ func (e *Entry) most() int64 { return slices.Max(e.Counts) }
 // check says what is wrong with an entry.
 func (e *Entry) check() error {
 	if len(e.Sums) == 0 || len(e.Counts) == 0 || len(e.Sums)%len(e.Counts) != 0 {
-		return fmt.Errorf("entry %.100q: %d sums and %d counts; sums must be a multiple of counts", e.Name, len(e.Sums), len(e.Counts))
+		return fmt.Errorf("entry %.100q: %d sums and %d counts; sums must be a multiple of counts", e.Name,
+			len(e.Sums), len(e.Counts))
 	}
 	for i, x := range e.Sums {
 		if !(x >= 0 && x <= math.MaxFloat32) {
-			return fmt.Errorf("entry %.100q: value %d is %g; sums of squares are finite and not negative", e.Name, i, x)
+			return fmt.Errorf("entry %.100q: value %d is %g; sums of squares are finite and not negative", e.Name, i,
+				x)
 		}
 	}
 	for i, n := range e.Counts {
@@ -86,11 +94,12 @@ type SizeError struct {
 }
 
 func (e *SizeError) Error() string {
-	return fmt.Sprintf("tensor %s: the importance matrix has %d values, %s %d; it was made from another model", e.Tensor, e.Have, e.Of, e.Want)
+	return fmt.Sprintf("tensor %s: the importance matrix has %d values, %s %d; it was made from another model",
+		e.Tensor, e.Have, e.Of, e.Want)
 }
 
-// Add adds the sums and counts of o, which must be of the same model. Of a matrix in the old form, which does not know the tokens of a block,
-// it takes the other's.
+// Add adds the sums and counts of o, which must be of the same model. Of a matrix in the old form, which does not
+// know the tokens of a block, it takes the other's.
 func (m *Matrix) Add(o *Matrix) error {
 	for i := range o.Entries {
 		e := &o.Entries[i]
@@ -193,13 +202,13 @@ type ZeroError struct {
 }
 
 func (e *ZeroError) Error() string {
-	return fmt.Sprintf("tensor %s: all importances of matrix %d are zero, and %v needs some; gather over more text or choose another type", e.Tensor, e.Matrix, e.Type)
+	return fmt.Sprintf("tensor %s: all importances of matrix %d are zero, and %v needs some; "+
+		"gather over more text or choose another type", e.Tensor, e.Matrix, e.Type)
 }
 
-// Weights are the importances of a tensor's columns, matrix by matrix, as llama-quantize makes them: the mean for each row that was counted;
-// 1 where none was. They are nil if the matrix has no entry of the tensor, or one of another size for the embedding, which llama-quantize
-// does without.
-// Errors are *SizeError and *ZeroError.
+// Weights are the importances of a tensor's columns, matrix by matrix, as llama-quantize makes them: the mean for
+// each row that was counted; 1 where none was. They are nil if the matrix has no entry of the tensor, or one of
+// another size for the embedding, which llama-quantize does without. Errors are *SizeError and *ZeroError.
 func (m *Matrix) Weights(t Target) ([]float32, error) {
 	e := m.Find(t.Name)
 	if e == nil {
@@ -222,8 +231,8 @@ func (m *Matrix) Weights(t Target) ([]float32, error) {
 	return w, nil
 }
 
-// means divides sums by counts. Both and the quotient are float32, which decides over the bytes of what is quantized. In the old form values
-// without a count stand for themselves.
+// means divides sums by counts. Both and the quotient are float32, which decides over the bytes of what is quantized.
+// In the old form values without a count stand for themselves.
 func (e *Entry) means(old bool) []float32 {
 	w := make([]float32, len(e.Sums))
 	per := e.columns()

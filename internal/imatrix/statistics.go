@@ -23,7 +23,7 @@ type Statistics struct {
 	Entropy    float64 `json:"entropy"`        // of the importances' shares of their sum, in bits
 	Evenness   float64 `json:"entropy_share"`  // of the entropy that equal importances would have
 	ZD         float64 `json:"z_score_share"`  // share of importances more than a standard deviation above the mean
-	Similarity float64 `json:"cosine_of_sums"` // of the sums with those of the same kind in the layer before; 0 without one
+	Similarity float64 `json:"cosine_of_sums"` // with those of the same kind in the layer before; 0 without one
 }
 
 // inactive is what an importance must exceed to count as active.

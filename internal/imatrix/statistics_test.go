@@ -43,10 +43,12 @@ func TestStatistics(t *testing.T) {
 		case err == nil && len(c) == 13:
 			s := list[tensors]
 			tensors++
-			if s.Layer != n || s.Kind != strings.TrimSpace(c[1]) || strconv.Itoa(s.Elements) != strings.TrimSpace(c[8]) {
+			if s.Layer != n || s.Kind != strings.TrimSpace(c[1]) ||
+				strconv.Itoa(s.Elements) != strings.TrimSpace(c[8]) {
 				t.Fatalf("%+v at %s", s, line)
 			}
-			for i, x := range map[int]float64{2: s.Sum, 3: s.Min, 4: s.Max, 5: s.Mean, 6: s.Deviation, 7: 100 * s.Active, 9: s.Entropy, 10: 100 * s.Evenness, 11: 100 * s.ZD,
+			for i, x := range map[int]float64{2: s.Sum, 3: s.Min, 4: s.Max, 5: s.Mean, 6: s.Deviation,
+				7: 100 * s.Active, 9: s.Entropy, 10: 100 * s.Evenness, 11: 100 * s.ZD,
 				12: s.Similarity} {
 				compare(s.Tensor, c[i], x)
 			}
@@ -69,11 +71,13 @@ func TestStatistics(t *testing.T) {
 // Inputs that are nothing at all, a single column, and entries without data.
 func TestStatisticsOfLittle(t *testing.T) {
 	m := &Matrix{ChunkSize: 4, Entries: []Entry{
-		{Name: "a", Sums: []float64{0, 0}, Counts: []int64{4}}, {Name: "b", Sums: []float64{8}, Counts: []int64{4}}, {Name: "c", Sums: []float64{8}, Counts: []int64{0}},
+		{Name: "a", Sums: []float64{0, 0}, Counts: []int64{4}}, {Name: "b", Sums: []float64{8}, Counts: []int64{4}},
+		{Name: "c", Sums: []float64{8}, Counts: []int64{0}},
 		{Name: "d", Sums: []float64{8, 4, 3, 0}, Counts: []int64{4, 0}},
 	}}
 	list := m.Statistics()
-	if len(list) != 3 || list[0].Entropy != 0 || list[0].Active != 0 || list[1].Sum != 2 || list[1].Evenness != 0 || list[1].Layer != -1 || list[2].Elements != 2 || list[2].Max != 2 {
+	if len(list) != 3 || list[0].Entropy != 0 || list[0].Active != 0 || list[1].Sum != 2 || list[1].Evenness != 0 ||
+		list[1].Layer != -1 || list[2].Elements != 2 || list[2].Max != 2 {
 		t.Errorf("%+v", list)
 	}
 	for _, s := range list {

@@ -21,8 +21,8 @@ type source struct {
 	wanted     []string  // those of them whose covariance was asked for
 }
 
-// Products of two float32 are exact in float64, so that a fused multiplication changes no bit. Every sum is one chain over the rows, and
-// belongs to one worker at a time: cuts by columns change no bit either.
+// Products of two float32 are exact in float64, so that a fused multiplication changes no bit. Every sum is one chain
+// over the rows, and belongs to one worker at a time: cuts by columns change no bit either.
 
 // sumColumns is how many columns a worker takes at once: their sums and four rows of them stay in its first cache.
 const sumColumns = 1024
@@ -33,7 +33,8 @@ type adder struct {
 	panels []float64 // of the present covariance, see pack
 }
 
-// add adds the rows of views, one of each source. When ctx ends it stops, with its error; the sums are of no use then.
+// add adds the rows of views, one of each source. When ctx ends it stops, with its error; the sums are of no use
+// then.
 func (a *adder) add(ctx context.Context, sources []*source, view func(graph.ValueID) walk.View) error {
 	type task struct {
 		s      *source
@@ -103,8 +104,9 @@ func addSquares(sums []float64, x []float32, rows, width int) {
 	}
 }
 
-// Covariances are made in tiles of 4 rows and 2 columns, which stay in registers while they go down the rows of X. X lies in panels of 4 columns
-// for that: [panel][row][4], zeros where there is no column.
+// Covariances are made in tiles of 4 rows and 2 columns, which stay in registers while they go down the rows of X. X
+// lies in panels of 4 columns for that: [panel][row][4]; what stands where there is no column is multiplied, and not
+// stored.
 const (
 	panelColumns = 4
 	groupPanels  = 8 // panels that a worker goes through with each panel of columns: they stay in its second cache
@@ -138,14 +140,14 @@ func pack(panel []float64, x walk.View, c int) {
 	n := min(panelColumns, x.Width-c)
 	for r := range x.Rows {
 		to := panel[r*panelColumns:][:panelColumns]
-		clear(to)
 		for j, v := range x.Data[r*x.Width+c:][:n] {
 			to[j] = float64(v)
 		}
 	}
 }
 
-// addTile adds to the 4 rows from i on, in the 2 columns from j+half on, the products of the panels a and b, row by row.
+// addTile adds to the 4 rows from i on, in the 2 columns from j+half on, the products of the panels a and b, row by
+// row.
 func addTile(s *source, i, j, half int, a, b []float64) {
 	j += half
 	if j >= s.width {
@@ -193,7 +195,8 @@ type InputsError struct {
 }
 
 func (e *InputsError) Error() string {
-	return fmt.Sprintf("tensor %s: the sum of squares of its inputs in column %d is %g; the model overflows on this text", e.Tensor, e.Column, e.Sum)
+	return fmt.Sprintf("tensor %s: squares of its inputs in column %d add up to %g; the model overflows on this text",
+		e.Tensor, e.Column, e.Sum)
 }
 
 // check looks for sums that no file can hold.
