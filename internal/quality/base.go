@@ -86,12 +86,9 @@ func (q *Tally) Block() { q.blocks = append(q.blocks, blockSums{}) }
 // The KL divergence is that of the base's distribution to this one, over the base's top tokens and all others taken as one: never more
 // than over all tokens, and the less below it the less mass the others have.
 func (q *Tally) Add(logits []float32, token int32, base *Position) {
-	b := &q.blocks[len(q.blocks)-1]
 	norm := logNorm(logits)
 	logProb := float64(logits[token]) - norm
-	b.n++
-	q.Tokens++
-	b.nll -= logProb
+	q.count(logProb)
 	if base == nil {
 		return
 	}
@@ -110,21 +107,12 @@ func (q *Tally) Add(logits []float32, token int32, base *Position) {
 	q.compared(max(kld, 0), logProb, float64(base.LogProb), largest(logits) == int(base.IDs[0]))
 }
 
-// AddPair is Add with the base's own logits: the KL divergence is over the whole vocabulary.
-func (q *Tally) AddPair(base, logits []float32, token int32) {
+// count counts a position by the log probability of the text's token.
+func (q *Tally) count(logProb float64) {
 	b := &q.blocks[len(q.blocks)-1]
-	was, norm := logNorm(base), logNorm(logits)
-	logProb := float64(logits[token]) - norm
 	b.n++
 	q.Tokens++
 	b.nll -= logProb
-	q.hasBase = true
-	kld := 0.0
-	for i, x := range base {
-		l := float64(x) - was
-		kld += math.Exp(l) * (l - float64(logits[i]) + norm)
-	}
-	q.compared(max(kld, 0), logProb, float64(base[token])-was, largest(base) == largest(logits))
 }
 
 // compared counts a position that was compared with the base's: its divergence, both log probabilities of the text's token, and whether
