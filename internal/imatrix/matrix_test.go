@@ -2,6 +2,8 @@ package imatrix
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"math"
 	"os"
@@ -233,6 +235,41 @@ func TestWeights(t *testing.T) {
 	raw := &Matrix{Entries: []Entry{{Name: "a", Sums: []float64{5}, Counts: []int64{0}}}} // the oldest files
 	if w, _ := raw.Weights(Target{"a", 1, 1, quant.Q4_K}); len(w) != 1 || w[0] != 5 {
 		t.Errorf("values without a count: %v", w)
+	}
+}
+
+// Quantized with the importances of either form, matrices have the bytes that llama-quantize --pure --imatrix gives them in
+// Q5_1. The hash is of its tensors in the order of the entries, but for ffn_down, whose rows do not fit.
+func TestWeightsMakeTheSameBytes(t *testing.T) {
+	const want = "ef5903281564aceb208a2ec466ad4478d1cd16cc39a78df04537ed740a5584b6"
+	model, err := gguf.Open(testkit.Data(t, "models/stories260K/model.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	for _, name := range []string{"stories.gguf", "stories.dat"} {
+		m, _ := read(t, name)
+		h := sha256.New()
+		for i := range m.Entries {
+			x := model.Tensor(m.Entries[i].Name)
+			if x.Cols()%quant.Q5_1.BlockElems() != 0 {
+				continue
+			}
+			w, err := m.Weights(Target{x.Name, x.Cols(), 1, quant.Q5_1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := make([]float32, x.Cols()*x.Rows())
+			quant.Decode(x.Type, f, x.Data)
+			b := make([]byte, quant.Q5_1.RowBytes(len(f)))
+			if err := quant.Quantize(quant.Q5_1, b, f, w); err != nil {
+				t.Fatal(err)
+			}
+			h.Write(b)
+		}
+		if got := hex.EncodeToString(h.Sum(nil)); got != want {
+			t.Errorf("%s: other bytes, with hash %s", name, got)
+		}
 	}
 }
 
