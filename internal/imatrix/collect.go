@@ -42,8 +42,8 @@ type Options struct {
 	At func(tokens int64) // is told how many tokens of the text are done; nil: nobody is
 }
 
-// tapBytes is what the inputs of one walk take at most, as far as walks can be made smaller: they are all kept until it
-// is over.
+// tapBytes is what the inputs of one walk take at most, as far as walks can be made smaller: they are all kept until
+// it is over.
 const tapBytes = 512 << 20
 
 // TextError says that a text is too short.

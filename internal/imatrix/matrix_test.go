@@ -238,8 +238,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// Quantized with the importances of either form, matrices have the bytes that llama-quantize --pure --imatrix gives them in
-// Q5_1. The hash is of its tensors in the order of the entries, but for ffn_down, whose rows do not fit.
+// Quantized with the importances of either form, matrices have the bytes that llama-quantize --pure --imatrix gives
+// them in Q5_1. The hash is of its tensors in the order of the entries, but for ffn_down, whose rows do not fit.
 func TestWeightsMakeTheSameBytes(t *testing.T) {
 	const want = "ef5903281564aceb208a2ec466ad4478d1cd16cc39a78df04537ed740a5584b6"
 	model, err := gguf.Open(testkit.Data(t, "models/stories260K/model.gguf"))

@@ -10,9 +10,12 @@ import (
 // piece is the positions whose logits are kept, of both models, until they are compared.
 const piece = 32
 
-// EvaluatePair runs two models with one vocabulary over the blocks of a text and compares them position by position, over the whole
-// vocabulary. The tallies are those of the base alone, and of the other model beside it. at is told how many tokens are done.
-func EvaluatePair(ctx context.Context, base, other Model, t Text, at func(token int64)) (alone, beside *Tally, err error) {
+// EvaluatePair runs two models with one vocabulary over the blocks of a text and compares them position by position,
+// over the whole vocabulary. The tallies are those of the base alone, and of the other model beside it. at is told
+// how many tokens are done.
+func EvaluatePair(
+	ctx context.Context, base, other Model, t Text, at func(token int64),
+) (alone, beside *Tally, err error) {
 	p := pair{models: [2]Model{base, other}, tallies: [2]*Tally{{}, {}}}
 	for i := range p.logits {
 		p.logits[i] = make([]float32, piece*base.Vocab())
@@ -92,8 +95,8 @@ type difference struct {
 	same        bool // the most probable token
 }
 
-// differ compares logits over the whole vocabulary. The divergence, the mean of log p - log q by p, is the mean of the
-// differences of the logits less the difference of the norms: that takes one exponential for each logit.
+// differ compares logits over the whole vocabulary. The divergence, the mean of log p - log q by p, is the mean of
+// the differences of the logits less the difference of the norms: that takes one exponential for each logit.
 func differ(base, other []float32, token int32) difference {
 	top, otherTop := largest(base), largest(other)
 	m, n := float64(base[top]), float64(other[otherTop])

@@ -15,8 +15,8 @@ import (
 	"ck/internal/testkit"
 )
 
-// Two models at once: perplexities and divergences are those of their definitions, over all tokens; a kept base shows no
-// more of them; a model has no distance to itself.
+// Two models at once: perplexities and divergences are those of their definitions, over all tokens; a kept base shows
+// no more of them; a model has no distance to itself.
 func TestEvaluatePair(t *testing.T) {
 	const vocab = 90
 	base, m := newBigram(vocab, 2), newBigram(vocab, 1)
@@ -46,11 +46,12 @@ func TestEvaluatePair(t *testing.T) {
 	}
 	n := float64(len(klds))
 	r, less := beside.Report("m", "base", x), kept.Report("m", "base", x)
-	if want := keptBase.Perplexity(); !nearMean(alone.Perplexity(), want) || alone.Tokens != len(klds) || alone.hasBase {
+	if want := keptBase.Perplexity(); !nearMean(alone.Perplexity(), want) || alone.Tokens != len(klds) ||
+		alone.hasBase {
 		t.Errorf("base: %+v of %d tokens, want %+v", alone.Perplexity(), alone.Tokens, want)
 	}
-	if !nearMean(r.Perplexity, less.Perplexity) || !near(r.KLD.Value, sum/n, 1e-9) || r.KLD.Lo >= r.KLD.Value || r.LowerBound ||
-		!near(r.Agreement.Value, float64(same)/n, 1e-12) || r.Tokens != len(klds) {
+	if !nearMean(r.Perplexity, less.Perplexity) || !near(r.KLD.Value, sum/n, 1e-9) || r.KLD.Lo >= r.KLD.Value ||
+		r.LowerBound || !near(r.Agreement.Value, float64(same)/n, 1e-12) || r.Tokens != len(klds) {
 		t.Errorf("%+v, want %g and %g", r, sum/n, float64(same)/n)
 	}
 	slices.Sort(klds)
@@ -93,7 +94,7 @@ func (f failing) Forward(ctx context.Context, seq int, ids []int32, each func(in
 	return f.bigram.Forward(ctx, seq, ids, each)
 }
 
-// Two engines in one process, of which one has a coarser cache: what a base that was kept shows is a lower bound of it.
+// Two engines in one process, of which one has a coarser cache: a base that was kept shows a lower bound of it.
 func TestEvaluatePairOfEngines(t *testing.T) {
 	w, err := gguf.Open(testkit.Data(t, "models/stories260K/model.gguf"))
 	if err != nil {
@@ -148,7 +149,8 @@ func TestSpread(t *testing.T) {
 	if _, ok := (&Tally{}).Spread(); ok {
 		t.Error("a spread of nothing")
 	}
-	if d := differ([]float32{1, 3, 3}, []float32{2, 5, 4}, 0); !d.same || math.Abs(d.base-(1-math.Log(math.E+2*math.Exp(3)))) > 1e-12 {
+	if d := differ([]float32{1, 3, 3}, []float32{2, 5, 4}, 0); !d.same ||
+		math.Abs(d.base-(1-math.Log(math.E+2*math.Exp(3)))) > 1e-12 {
 		t.Errorf("%+v", d)
 	}
 }
