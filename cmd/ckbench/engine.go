@@ -52,10 +52,12 @@ func (p *program) settings(o *engineFlags, reps int) bench.Settings {
 // events tells of a measurement on stderr.
 func (p *program) events(bar *cli.Progress) bench.Events {
 	done := int64(0)
+	aside := func(say func(format string, args ...any), text string) {
+		bar.Aside(func() error { say("%s", text); return nil })
+	}
 	return bench.Events{
-		Info:       func(text string) { p.app.Info("%s", text) },
-		Warn:       func(text string) { p.app.Warn("%s", text) },
-		Opened:     func() {},
+		Info:       func(text string) { aside(p.app.Info, text) },
+		Warn:       func(text string) { aside(p.app.Warn, text) },
 		Repetition: func() { done++; bar.At(done) },
 	}
 }

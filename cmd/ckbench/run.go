@@ -145,15 +145,15 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if folded != nil {
 		job.Folded = folded
 	}
-	ev := p.events(bar)
-	ev.Opened = bar.Done
 	var all []*bench.Result
-	err = bench.Run(c.Context(), m, job, ev, func(r *bench.Result) error {
-		bar.Done()
-		p.explain(r)
+	err = bench.Run(c.Context(), m, job, p.events(bar), func(r *bench.Result) error {
 		all = append(all, r)
-		return cli.OutError(out.Row(r))
+		return bar.Aside(func() error {
+			p.explain(r)
+			return cli.OutError(out.Row(r))
+		})
 	})
+	bar.Done()
 	if err != nil {
 		return err
 	}

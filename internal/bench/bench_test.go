@@ -14,7 +14,7 @@ import (
 )
 
 // nobody is told what happens.
-var nobody = Events{Info: func(string) {}, Warn: func(string) {}, Opened: func() {}, Repetition: func() {}}
+var nobody = Events{Info: func(string) {}, Warn: func(string) {}, Repetition: func() {}}
 
 // builtinBench measures the built-in model with one worker and no roofs.
 func builtinBench(t *testing.T) *Runner {

@@ -70,7 +70,6 @@ func (j *Job) open(ctx context.Context, m *generate.Model, facts Facts, opt engi
 	for _, s := range append(b.host.Lines(), b.notes...) {
 		ev.Info(s)
 	}
-	ev.Opened()
 	return f(b)
 }
 

@@ -30,7 +30,6 @@ type Settings struct {
 type Events struct {
 	Info       func(text string) // what was decided
 	Warn       func(text string) // what the user should know and can act on
-	Opened     func()            // an engine is ready
 	Repetition func()            // of those that Settings ask for, one is done
 }
 

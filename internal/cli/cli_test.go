@@ -725,6 +725,32 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
+// What is printed while a bar stands has a line of its own, and the bar comes back.
+func TestProgressAside(t *testing.T) {
+	var out bytes.Buffer
+	start := time.Now()
+	p := newProgress(&out, "ckx", "measuring", "repetitions", 10, false, start)
+	p.show(start.Add(progressEach))
+	out.Reset()
+	err := p.Aside(func() error {
+		fmt.Fprint(&out, "a row\n")
+		return io.EOF
+	})
+	blank, ok := strings.CutSuffix(out.String(), "a row\n")
+	if err != io.EOF || !ok || strings.Trim(blank, "\r ") != "" || !strings.HasSuffix(blank, "\r") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	out.Reset()
+	p.show(start.Add(2 * progressEach))
+	if !strings.Contains(out.String(), "0 of 10 repetitions") {
+		t.Errorf("the bar does not come back: %q", out.String())
+	}
+	p.Done()
+	if err := (*Progress)(nil).Aside(func() error { return io.EOF }); err != io.EOF {
+		t.Error(err)
+	}
+}
+
 // The clock runs by itself and ends with Done.
 func TestProgressClock(t *testing.T) {
 	ta := newTestApp(t)

@@ -23,6 +23,8 @@ type Progress struct {
 	done       atomic.Uint64 // bits of a float64
 	says       atomic.Pointer[string]
 
+	drawing sync.Mutex // while the bar is drawn, or something else has its line
+
 	w     io.Writer
 	lines bool
 	bar   *progressbar.ProgressBar
@@ -84,6 +86,8 @@ func (p *Progress) Say(word string) {
 
 // show draws the bar, or writes a line where it is time for one.
 func (p *Progress) show(now time.Time) {
+	p.drawing.Lock()
+	defer p.drawing.Unlock()
 	done := math.Float64frombits(p.done.Load())
 	if p.lines {
 		if !now.Before(p.next) {
@@ -98,6 +102,20 @@ func (p *Progress) show(now time.Time) {
 	}
 	p.bar.Describe(p.text(done, now))
 	p.bar.Set64(min(int64(done), p.total-1)) // the last unit would end the bar: Done does
+}
+
+// Aside prints while the work goes on: the bar leaves its line for what f prints and comes back with the next moment of
+// the clock. f must not end the progress.
+func (p *Progress) Aside(f func() error) error {
+	if p == nil {
+		return f()
+	}
+	p.drawing.Lock()
+	defer p.drawing.Unlock()
+	if p.bar != nil {
+		p.bar.Clear()
+	}
+	return f()
 }
 
 // text is what is done, how fast, and how long the rest takes.
