@@ -479,7 +479,9 @@ func TestChoice(t *testing.T) {
 		t.Error(err)
 	}
 	r, _, _ = FindRecipe("IQ2_XS")
-	types, _, err = (&Choice{Recipe: r, Requantize: true}).Types(m)
+	if types, _, err = (&Choice{Recipe: r, Requantize: true}).Types(m); err != nil {
+		t.Fatal(err)
+	}
 	var tensors []Tensor
 	for i, x := range m.Tensors {
 		tensors = append(tensors, Tensor{From: x, Type: types[i]})
