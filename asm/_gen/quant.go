@@ -220,11 +220,12 @@ const (
 	cMagicBits
 	cSignBit
 	cBelowHalf
+	cHalf
 )
 
 var laneConstants = []uint32{0x7fffffff, 0, math.Float32bits(1), math.Float32bits(1 << 21), math.Float32bits(1e-15),
 	math.Float32bits(0x1.8p23), 0x7fffff, 0x400000, 0x80000000,
-	math.Float32bits(0.49999997)}
+	math.Float32bits(0.49999997), math.Float32bits(0.5)}
 
 // quantizers writes the family of a width.
 func quantizers(wide bool) *gen {
@@ -243,6 +244,9 @@ func quantizers(wide bool) *gen {
 	v.positive()
 	v.constantsIQ4()
 	v.iq4()
+	v.rows64("gridc", 2, 7, 0xffffffff, math.Float32bits(math.MaxFloat32), 15)
+	v.grid(4, 3, 7)
+	v.grid(8, 2, 2)
 	v.code("\nfunc run%s(o Op, b *Block) {\nswitch o {", v.suffix())
 	for _, op := range v.ops {
 		v.code("case %s:\n%s(b)", op, lower(op)+v.suffix())

@@ -32,7 +32,11 @@ const (
 	Positive                 // searchPositive; sets Scale, Q, Bad, and R to 0 where all codes are
 	MeanSquares              // Variance = Average times the sum of X*X
 	IQ4                      // searchIQ4; sets Scale
-	Extremes                 // sets Low and High to the extent, Scale to the first element of the largest magnitude
+	// Grid4 and Grid8 take points of 4 elements with levels 0..7, or 8 with 0..2, to a grid, by the step 1/R and Scale.
+	// They set Q, Moved, SumX to the sum of W*X*Q and SumW to that of W*Q*Q.
+	Grid4
+	Grid8
+	Extremes // sets Low and High to the extent, Scale to the first element of the largest magnitude
 )
 
 // Coder is a routine over Codes.
@@ -71,6 +75,13 @@ type Block struct {
 
 	High                     Row // of Extremes; overwritten by others
 	Lowest, SumW, SumX, Best Row // overwritten
+
+	// For grids. The code of a point has the levels of its elements, 3 or 2 bits each. Index has for each code that is a
+	// point of the grid its values, else the complement of the place in Near of a list: its length, then values.
+	// Values are 2*level+1, four bits each.
+	Index, Near unsafe.Pointer
+	Root        [32]Row          // of W
+	Moved       [8][Lanes]uint32 // for each point: not zero if its code was not of the grid
 
 	Src unsafe.Pointer // for Transpose: N elements of each block, one block after another
 	Dst unsafe.Pointer // and where they go: X or W

@@ -59,6 +59,16 @@ func positiveAVX2(a *Block)
 //go:noescape
 func iq4AVX2(a *Block)
 
+// grid4AVX2 takes the elements to points of a grid, by R and Scale.
+//
+//go:noescape
+func grid4AVX2(a *Block)
+
+// grid8AVX2 takes the elements to points of a grid, by R and Scale.
+//
+//go:noescape
+func grid8AVX2(a *Block)
+
 func runAVX2(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
@@ -83,6 +93,10 @@ func runAVX2(o Op, b *Block) {
 		positiveAVX2(b)
 	case IQ4:
 		iq4AVX2(b)
+	case Grid4:
+		grid4AVX2(b)
+	case Grid8:
+		grid8AVX2(b)
 	}
 }
 

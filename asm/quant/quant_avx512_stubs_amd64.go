@@ -59,6 +59,16 @@ func positiveAVX512(a *Block)
 //go:noescape
 func iq4AVX512(a *Block)
 
+// grid4AVX512 takes the elements to points of a grid, by R and Scale.
+//
+//go:noescape
+func grid4AVX512(a *Block)
+
+// grid8AVX512 takes the elements to points of a grid, by R and Scale.
+//
+//go:noescape
+func grid8AVX512(a *Block)
+
 func runAVX512(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
@@ -83,6 +93,10 @@ func runAVX512(o Op, b *Block) {
 		positiveAVX512(b)
 	case IQ4:
 		iq4AVX512(b)
+	case Grid4:
+		grid4AVX512(b)
+	case Grid8:
+		grid8AVX512(b)
 	}
 }
 

@@ -32,6 +32,7 @@ var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	Q2_K: (*Encoder).affineK, Q4_K: (*Encoder).affineK, Q5_K: (*Encoder).affineK,
 	Q3_K: (*Encoder).symmetricQ3K, Q6_K: (*Encoder).symmetricQ6K,
 	IQ4_XS: (*Encoder).superIQ4, IQ4_NL: (*Encoder).plainIQ4,
+	IQ2_XXS: (*Encoder).grid, IQ2_XS: (*Encoder).grid, IQ2_S: (*Encoder).grid, IQ3_XXS: (*Encoder).grid, IQ3_S: (*Encoder).grid,
 	Q4_0: (*Encoder).legacy, Q4_1: (*Encoder).legacy, Q5_0: (*Encoder).legacy, Q5_1: (*Encoder).legacy,
 	Q8_0: (*Encoder).legacy, F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
 }
@@ -128,6 +129,7 @@ type encoderRoom struct {
 	stored     [16]float32 // scales and minima for 16 elements each, as they are stored
 	storedLow  [16]float32
 	y          [16]affineBlock
+	grid       gridRoom
 }
 
 // chunkElems is the number of elements of a chunk.

@@ -14,6 +14,38 @@ type lattice struct {
 	levels []int8   // dim levels of each point
 	index  []int32  // of each code: the number of its point, or the complement of where its list begins in near
 	near   []uint16 // the lists: the length, then numbers of points by distance, those of one distance ascending
+
+	// For vectors, made when first used: see Block of asm/quant.
+	vectors    sync.Once
+	values     []uint32 // of each code: the values of its point, or the complement of where its list begins in nearValues
+	nearValues []uint32 // the lists: the length, then values
+}
+
+// forVectors makes values and nearValues.
+func (g *lattice) forVectors() {
+	g.vectors.Do(func() {
+		values := func(p int) (v uint32) {
+			for j, l := range g.levels[g.dim*p:][:g.dim] {
+				v |= uint32(2*l+1) << (4 * j)
+			}
+			return v
+		}
+		g.values = make([]uint32, len(g.index))
+		for code, i := range g.index {
+			g.values[code] = uint32(i)
+			if i >= 0 {
+				g.values[code] = values(int(i))
+			}
+		}
+		for at := 0; at < len(g.near); {
+			n := g.near[at]
+			g.nearValues = append(g.nearValues, uint32(n))
+			for _, p := range g.near[at+1:][:n] {
+				g.nearValues = append(g.nearValues, values(int(p)))
+			}
+			at += 1 + int(n)
+		}
+	})
 }
 
 // The grids as lattices, made when first used. The lists hold the points of the one, two or three smallest distances, as in ggml.

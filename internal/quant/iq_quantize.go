@@ -159,9 +159,10 @@ func searchGridAgain(s *gridBlock, t *gridType, g *lattice, d float32) float32 {
 	return d
 }
 
-// searchGridBlock finds levels, signs and scale of a sub-block. weights are the importances from its first element on, or nil; sum is
-// that of the squares in the super-block.
-func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) float32 {
+// openGridBlock readies a sub-block for the search. weights are the importances from its first element on, or nil; sum is
+// that of the squares in the super-block. It returns the largest magnitude and the first d; where there is nothing to
+// search, none is true and d is the scale.
+func openGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) (top, d float32, none bool) {
 	x = x[:t.size]
 	variance := float32(float32(t.variance*sum) / 256)
 	weightsIQ(s.w[:], x, weights, variance, float32(t.plain*variance))
@@ -169,14 +170,14 @@ func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32
 		s.root[i] = float32(math.Sqrt(float64(w)))
 	}
 	searchSigns(s, x, t.even)
-	top := s.x[0]
+	top = s.x[0]
 	for _, v := range s.x[1:t.size] {
 		if !(top > v) {
 			top = v
 		}
 	}
-	d := top / float32(2*g.top+1)
-	none := top < t.zero
+	d = top / float32(2*g.top+1)
+	none = top < t.zero
 	if t.refine == refineAll && !none { // starts from the best d without a grid
 		d = searchPositive(s.free[:t.size], s.x[:t.size], s.w[:t.size], g.top+2)
 		top = d * float32(g.top+1)
@@ -185,9 +186,22 @@ func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32
 	if none {
 		clear(s.levels[:])
 		clear(s.signs[:])
-		return unheldOrZero(largest(x))
+		d = unheldOrZero(largest(x))
 	}
-	d = searchGrid(s, t, g, top, d)
+	return top, d, none
+}
+
+// searchGridBlock finds levels, signs and scale of a sub-block; for the arguments see openGridBlock.
+func searchGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) float32 {
+	top, d, none := openGridBlock(s, t, g, x, weights, sum)
+	if none {
+		return d
+	}
+	return closeGridBlock(s, searchGrid(s, t, g, top, d))
+}
+
+// closeGridBlock makes the scale positive, by the signs.
+func closeGridBlock(s *gridBlock, d float32) float32 {
 	if d < 0 {
 		d = -d
 		for k := range s.signs {
@@ -234,129 +248,131 @@ func packSigns7(signs *[4]byte) (v uint32) {
 	return v
 }
 
-// quantizeIQ2_XXS needs weights.
+// gridForm is a type whose sub-blocks are points of a grid.
+type gridForm struct {
+	search  *gridType
+	lattice func() *lattice
+	bytes   int
+	store   func(b []byte, s []gridBlock, scales []float32, g *lattice) // writes a super-block
+}
+
+// gridForms are the forms, by type; those of other types are zero.
+var gridForms = [...]gridForm{
+	IQ2_XXS: {&gridTypeIQ2XXS, latticeIQ2XXS, 66, storeIQ2XXS},
+	IQ2_XS:  {&gridTypeIQ2XS, latticeIQ2XS, 74, storeIQ2XS},
+	IQ2_S:   {&gridTypeIQ2S, latticeIQ2S, 82, storeIQ2S},
+	IQ3_XXS: {&gridTypeIQ3XXS, latticeIQ3XXS, 98, storeIQ3XXS},
+	IQ3_S:   {&gridTypeIQ3S, latticeIQ3S, 110, storeIQ3S},
+}
+
 func quantizeIQ2_XXS(dst []byte, src, weights []float32) {
-	g := latticeIQ2XXS()
-	var s gridBlock
-	var scales [8]float32
-	var codes [8]byte
-	for len(src) >= 256 {
-		b, sum := (*[66]byte)(dst), squares(src[:256])
-		for i := range scales {
-			scales[i] = searchGridBlock(&s, &gridTypeIQ2XXS, g, src[32*i:], after(weights, 32*i), sum)
-			q := b[2+8*i:][:8]
-			for p := range 4 {
-				q[p] = byte(s.point(g, p))
-			}
-			binary.LittleEndian.PutUint32(q[4:], packSigns7(&s.signs))
-		}
-		d := searchOdd(codes[:], scales[:], 15)
-		if d == 0 {
-			clear(b[:])
-		}
-		putF16(b[:], d)
-		for i, c := range codes {
-			b[9+8*i] |= c << 4
-		}
-		dst, src, weights = dst[66:], src[256:], after(weights, 256)
-	}
+	gridForms[IQ2_XXS].quantize(dst, src, weights)
 }
-
-// quantizeIQ2_XS needs weights.
 func quantizeIQ2_XS(dst []byte, src, weights []float32) {
-	g := latticeIQ2XS()
-	var s gridBlock
-	var scales [16]float32
-	var codes [16]byte
-	for len(src) >= 256 {
-		b, sum := (*[74]byte)(dst), squares(src[:256])
-		for i := range scales {
-			scales[i] = searchGridBlock(&s, &gridTypeIQ2XS, g, src[16*i:], after(weights, 16*i), sum)
-			for p := range 2 {
-				binary.LittleEndian.PutUint16(b[2+4*i+2*p:], uint16(s.point(g, p))|uint16(s.signs[p]&127)<<9)
-			}
-		}
-		d := searchOdd(codes[:], scales[:], 15)
-		if d == 0 {
-			clear(b[:])
-		}
-		putF16(b[:], d)
-		packNibbles(b[66:], codes[:])
-		dst, src, weights = dst[74:], src[256:], after(weights, 256)
-	}
+	gridForms[IQ2_XS].quantize(dst, src, weights)
 }
-
-func quantizeIQ2_S(dst []byte, src, weights []float32) {
-	g := latticeIQ2S()
-	var s gridBlock
-	var scales [16]float32
-	var codes [16]byte
-	for len(src) >= 256 {
-		b, sum := (*[82]byte)(dst), squares(src[:256])
-		qs, signs, qh := b[2:34], b[34:66], b[66:74]
-		clear(qh)
-		for i := range scales {
-			scales[i] = searchGridBlock(&s, &gridTypeIQ2S, g, src[16*i:], after(weights, 16*i), sum)
-			for p := range 2 {
-				at, n := 2*i+p, s.point(g, p)
-				qs[at], signs[at] = byte(n), s.signs[p]
-				qh[at/4] |= byte(n >> 8 << (at % 4 * 2))
-			}
-		}
-		d := searchOdd(codes[:], scales[:], 15)
-		putF16(b[:], d*0.9875)
-		packNibbles(b[74:], codes[:])
-		dst, src, weights = dst[82:], src[256:], after(weights, 256)
-	}
-}
-
+func quantizeIQ2_S(dst []byte, src, weights []float32) { gridForms[IQ2_S].quantize(dst, src, weights) }
 func quantizeIQ3_XXS(dst []byte, src, weights []float32) {
-	g := latticeIQ3XXS()
-	var s gridBlock
-	var scales [8]float32
-	var codes [8]byte
+	gridForms[IQ3_XXS].quantize(dst, src, weights)
+}
+func quantizeIQ3_S(dst []byte, src, weights []float32) { gridForms[IQ3_S].quantize(dst, src, weights) }
+
+func (f *gridForm) quantize(dst []byte, src, weights []float32) {
+	g, size := f.lattice(), f.search.size
+	var blocks [16]gridBlock
+	var scales [16]float32
+	n := 256 / size
 	for len(src) >= 256 {
-		b, sum := (*[98]byte)(dst), squares(src[:256])
-		for i := range scales {
-			scales[i] = searchGridBlock(&s, &gridTypeIQ3XXS, g, src[32*i:], after(weights, 32*i), sum)
-			for p := range 8 {
-				b[2+8*i+p] = byte(s.point(g, p))
-			}
-			binary.LittleEndian.PutUint32(b[66+4*i:], packSigns7(&s.signs))
+		sum := squares(src[:256])
+		for i := range n {
+			scales[i] = searchGridBlock(&blocks[i], f.search, g, src[size*i:], after(weights, size*i), sum)
 		}
-		d := searchOdd(codes[:], scales[:], 15)
-		if d == 0 {
-			clear(b[:])
-		}
-		putF16(b[:], d*1.0125)
-		for i, c := range codes {
-			b[69+4*i] |= c << 4
-		}
-		dst, src, weights = dst[98:], src[256:], after(weights, 256)
+		f.store(dst[:f.bytes], blocks[:n], scales[:n], g)
+		dst, src, weights = dst[f.bytes:], src[256:], after(weights, 256)
 	}
 }
 
-func quantizeIQ3_S(dst []byte, src, weights []float32) {
-	g := latticeIQ3S()
-	var s gridBlock
-	var scales [8]float32
+func storeIQ2XXS(b []byte, s []gridBlock, scales []float32, g *lattice) {
 	var codes [8]byte
-	for len(src) >= 256 {
-		b, sum := (*[110]byte)(dst), squares(src[:256])
-		qh := b[66:74]
-		clear(qh)
-		for i := range scales {
-			scales[i] = searchGridBlock(&s, &gridTypeIQ3S, g, src[32*i:], after(weights, 32*i), sum)
-			for p := range 8 {
-				n := s.point(g, p)
-				b[2+8*i+p] = byte(n)
-				qh[i] |= byte(n >> 8 << p)
-			}
-			copy(b[74+4*i:], s.signs[:])
+	for i := range s {
+		q := b[2+8*i:][:8]
+		for p := range 4 {
+			q[p] = byte(s[i].point(g, p))
 		}
-		d := searchOdd(codes[:], scales[:], 15)
-		putF16(b[:], d*1.033)
-		packNibbles(b[106:], codes[:])
-		dst, src, weights = dst[110:], src[256:], after(weights, 256)
+		binary.LittleEndian.PutUint32(q[4:], packSigns7(&s[i].signs))
 	}
+	d := searchOdd(codes[:], scales, 15)
+	if d == 0 {
+		clear(b)
+	}
+	putF16(b, d)
+	for i, c := range codes {
+		b[9+8*i] |= c << 4
+	}
+}
+
+func storeIQ2XS(b []byte, s []gridBlock, scales []float32, g *lattice) {
+	var codes [16]byte
+	for i := range s {
+		for p := range 2 {
+			binary.LittleEndian.PutUint16(b[2+4*i+2*p:], uint16(s[i].point(g, p))|uint16(s[i].signs[p]&127)<<9)
+		}
+	}
+	d := searchOdd(codes[:], scales, 15)
+	if d == 0 {
+		clear(b)
+	}
+	putF16(b, d)
+	packNibbles(b[66:], codes[:])
+}
+
+func storeIQ2S(b []byte, s []gridBlock, scales []float32, g *lattice) {
+	var codes [16]byte
+	qs, signs, qh := b[2:34], b[34:66], b[66:74]
+	clear(qh)
+	for i := range s {
+		for p := range 2 {
+			at, n := 2*i+p, s[i].point(g, p)
+			qs[at], signs[at] = byte(n), s[i].signs[p]
+			qh[at/4] |= byte(n >> 8 << (at % 4 * 2))
+		}
+	}
+	d := searchOdd(codes[:], scales, 15)
+	putF16(b, d*0.9875)
+	packNibbles(b[74:], codes[:])
+}
+
+func storeIQ3XXS(b []byte, s []gridBlock, scales []float32, g *lattice) {
+	var codes [8]byte
+	for i := range s {
+		for p := range 8 {
+			b[2+8*i+p] = byte(s[i].point(g, p))
+		}
+		binary.LittleEndian.PutUint32(b[66+4*i:], packSigns7(&s[i].signs))
+	}
+	d := searchOdd(codes[:], scales, 15)
+	if d == 0 {
+		clear(b)
+	}
+	putF16(b, d*1.0125)
+	for i, c := range codes {
+		b[69+4*i] |= c << 4
+	}
+}
+
+func storeIQ3S(b []byte, s []gridBlock, scales []float32, g *lattice) {
+	var codes [8]byte
+	qh := b[66:74]
+	clear(qh)
+	for i := range s {
+		for p := range 8 {
+			n := s[i].point(g, p)
+			b[2+8*i+p] = byte(n)
+			qh[i] |= byte(n >> 8 << p)
+		}
+		copy(b[74+4*i:], s[i].signs[:])
+	}
+	d := searchOdd(codes[:], scales, 15)
+	putF16(b, d*1.033)
+	packNibbles(b[106:], codes[:])
 }
