@@ -2,7 +2,9 @@ package quant
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -29,7 +31,7 @@ func encode(t testing.TB, e *Encoder, src, imatrix []float32) ([]byte, error) {
 	t.Helper()
 	x, dst := testkit.Guarded[float32](t, len(src)), testkit.Guarded[byte](t, e.t.RowBytes(len(src)))
 	copy(x, src)
-	if imatrix != nil {
+	if len(imatrix) > 0 {
 		w := testkit.Guarded[float32](t, len(imatrix))
 		copy(w, imatrix)
 		imatrix = w
@@ -93,7 +95,8 @@ func TestEncoderOdd(t *testing.T) {
 	})
 }
 
-// TestEncoderRandom encodes rows of random values and of random lengths, of many of which values are the same or zero.
+// TestEncoderRandom encodes rows of random values and of random lengths, of many of which values are the same or zero:
+// 10,000 times 32 elements or more, of each type.
 func TestEncoderRandom(t *testing.T) {
 	blocks := 10_000
 	if os.Getenv("CK_TEST_LARGE") != "" {
@@ -108,7 +111,7 @@ func TestEncoderRandom(t *testing.T) {
 		for left := blocks; left > 0; {
 			n := (1 + rng.IntN(40)) * elems
 			rows := 1 + rng.IntN(3)
-			left -= n * rows / elems
+			left -= n * rows / 32
 			src, imatrix := make([]float32, n*rows), make([]float32, n)
 			gaussian(src, rng, 0.05)
 			switch rng.IntN(4) {
@@ -130,6 +133,113 @@ func TestEncoderRandom(t *testing.T) {
 			}
 			sameAsQuantize(t, fmt.Sprintf("%d rows of %d", rows, n), e, src, nil)
 			sameAsQuantize(t, fmt.Sprintf("%d rows of %d, imatrix", rows, n), e, src, imatrix)
+		}
+	})
+}
+
+// TestEncoderLevelsIQ4 wants the codes of numbers around those where the nearest level changes.
+func TestEncoderLevelsIQ4(t *testing.T) {
+	var x []float32
+	for i := range 15 {
+		middle := (valuesIQ4[i] + valuesIQ4[i+1]) / 2
+		for _, at := range []float32{middle, valuesIQ4[i]} {
+			bits := math.Float32bits(at)
+			for k := range uint32(64) {
+				x = append(x, math.Float32frombits(bits+k-32))
+			}
+		}
+	}
+	for k := -4096; k < 4096; k++ {
+		x = append(x, float32(k)/16)
+	}
+	x = append(x, 0, float32(math.Copysign(0, -1)), 1e30, -1e30, 1e-30, -1e-30, 128, -128, 1e-45, 120, 124, -131, -132, -133, 2e9, -2e9)
+	for name, w := range encoderSets() {
+		e := newEncoder(IQ4_XS, w)
+		for i := range e.room.stored {
+			e.room.stored[i] = 1
+		}
+		for x := x; len(x) >= 16; x = x[16:] {
+			e.codesIQ4(x[:16])
+			for i, v := range x[:16] {
+				if got, want := e.room.y[0].codes[i], codeIQ4(v); got != want {
+					t.Errorf("%s: the code of %g is %d, want %d", name, v, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestEncoderErrors wants the errors of Quantize for arguments that do not fit, and its panics.
+func TestEncoderErrors(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	eachEncoder(t, func(t *testing.T, e *Encoder) {
+		for _, bad := range []float32{nan, inf, -inf, 3e38, -5e9, 1 << 32, -1 << 32, math.Nextafter32(1<<32, inf)} {
+			for _, at := range []int{0, 7, 255, 300, 511} {
+				src := make([]float32, 512)
+				src[at] = bad
+				sameAsQuantize(t, fmt.Sprintf("%g at %d", bad, at), e, src, nil)
+				imatrix := slices.Repeat([]float32{1}, 512)
+				imatrix[at] = bad
+				sameAsQuantize(t, fmt.Sprintf("importance %g at %d", bad, at), e, make([]float32, 512), imatrix)
+			}
+		}
+		for _, n := range []int{0, 255, 256, 384, 1024} {
+			sameAsQuantize(t, fmt.Sprintf("%d importances", n), e, make([]float32, 512), make([]float32, n))
+		}
+		sameAsQuantize(t, "nothing", e, nil, nil)
+		defer func() {
+			if recover() == nil && e.t.BlockElems() > 1 {
+				t.Error("no panic of a part of a block")
+			}
+		}()
+		e.Encode(make([]byte, 4096), make([]float32, 31), nil) //nolint:errcheck // it panics
+	})
+}
+
+// TestEncoderAllocates wants no allocations.
+func TestEncoderAllocates(t *testing.T) {
+	src, imatrix := make([]float32, 1024), slices.Repeat([]float32{1}, 1024)
+	gaussian(src, rand.New(rand.NewPCG(5, 6)), 1)
+	eachEncoder(t, func(t *testing.T, e *Encoder) {
+		dst := make([]byte, e.t.RowBytes(len(src)))
+		encode := func() {
+			if err := e.Encode(dst, src, imatrix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := testing.AllocsPerRun(2, encode); n != 0 {
+			t.Errorf("Encode allocates %g times", n)
+		}
+	})
+}
+
+// FuzzEncoder takes bytes as rows and importances and wants the outcome of Quantize.
+func FuzzEncoder(tf *testing.F) {
+	f := testkit.Fuzz(tf)
+	for name, x := range oddRows() {
+		b := []byte{byte(len(name))}
+		for _, v := range x {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < 1+2048 {
+			return
+		}
+		types := quantizers()
+		typ := types[int(b[0])%len(types)]
+		x := make([]float32, (len(b)-1)/4/256*256)
+		Decode(F32, x, b[1:])
+		half := len(x) / 512 * 256
+		imatrix := make([]float32, half)
+		for i, v := range x[half : 2*half] {
+			imatrix[i] = abs(v)
+		}
+		for name, w := range encoderSets() {
+			e := newEncoder(typ, w)
+			sameAsQuantize(t, name, e, x, nil)
+			sameAsQuantize(t, name+", imatrix", e, x[:half], imatrix)
 		}
 	})
 }

@@ -250,19 +250,35 @@ func packSigns7(signs *[4]byte) (v uint32) {
 
 // gridForm is a type whose sub-blocks are points of a grid.
 type gridForm struct {
+	t       Type
 	search  *gridType
 	lattice func() *lattice
 	bytes   int
-	store   func(b []byte, s []gridBlock, scales []float32, g *lattice) // writes a super-block
 }
 
 // gridForms are the forms, by type; those of other types are zero.
 var gridForms = [...]gridForm{
-	IQ2_XXS: {&gridTypeIQ2XXS, latticeIQ2XXS, 66, storeIQ2XXS},
-	IQ2_XS:  {&gridTypeIQ2XS, latticeIQ2XS, 74, storeIQ2XS},
-	IQ2_S:   {&gridTypeIQ2S, latticeIQ2S, 82, storeIQ2S},
-	IQ3_XXS: {&gridTypeIQ3XXS, latticeIQ3XXS, 98, storeIQ3XXS},
-	IQ3_S:   {&gridTypeIQ3S, latticeIQ3S, 110, storeIQ3S},
+	IQ2_XXS: {IQ2_XXS, &gridTypeIQ2XXS, latticeIQ2XXS, 66},
+	IQ2_XS:  {IQ2_XS, &gridTypeIQ2XS, latticeIQ2XS, 74},
+	IQ2_S:   {IQ2_S, &gridTypeIQ2S, latticeIQ2S, 82},
+	IQ3_XXS: {IQ3_XXS, &gridTypeIQ3XXS, latticeIQ3XXS, 98},
+	IQ3_S:   {IQ3_S, &gridTypeIQ3S, latticeIQ3S, 110},
+}
+
+// store writes a super-block. The calls are direct, so that callers keep the sub-blocks on their stacks.
+func (f *gridForm) store(b []byte, s []gridBlock, scales []float32, g *lattice) {
+	switch f.t {
+	case IQ2_XXS:
+		storeIQ2XXS(b, s, scales, g)
+	case IQ2_XS:
+		storeIQ2XS(b, s, scales, g)
+	case IQ2_S:
+		storeIQ2S(b, s, scales, g)
+	case IQ3_XXS:
+		storeIQ3XXS(b, s, scales, g)
+	case IQ3_S:
+		storeIQ3S(b, s, scales, g)
+	}
 }
 
 func quantizeIQ2_XXS(dst []byte, src, weights []float32) {

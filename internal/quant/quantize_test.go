@@ -78,6 +78,9 @@ func TestQuantizeReference(t *testing.T) {
 				t.Errorf("%v %s: %v", r.ID, c.how, err)
 				continue
 			}
+			for set, w := range encoderSets() {
+				sameAsQuantize(t, set+", "+c.how, newEncoder(r.ID, w), input, c.imatrix)
+			}
 			want := read(t, dir, c.file)
 			if len(got) != len(want) {
 				t.Fatalf("%v: %d bytes, want %d", r.ID, len(got), len(want))
