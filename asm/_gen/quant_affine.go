@@ -43,7 +43,7 @@ func (v *lanes) affine(name string, absolute bool) {
 		v.div(aR, aX, aR)
 		v.affineCheck()
 		v.affineSums(f+"_t", true)
-		v.affineFit()
+		v.affineFit(f + "_fit")
 		v.affineError(f+"_f", absolute)
 		v.load(v.at("Best", 0), aT)
 		v.compare(aError, isLess, aT, 2)
@@ -116,8 +116,8 @@ func (v *lanes) affineSums(label string, sums bool) {
 		v.load(x, aX)
 		v.sub(aX, aLow, aT)
 		v.mul(aR, aT, aT)
-		v.o("VMAXPS", row("lanec", cZero), aT, aT)
-		v.o("VMINPS", aHighest, aT, aT)
+		v.o("VPMAXSD", row("lanec", cZero), aT, aT) // as words floats order alike from 0 on; more units do that
+		v.o("VPMINSD", aHighest, aT, aT)
 		v.round(aT, aT)
 		v.store(aT, q)
 		if !sums {
@@ -150,7 +150,7 @@ func (v *lanes) affineError(label string, absolute bool) {
 }
 
 // affineFit sets aScale and aMin by the weighted regression, and mask 1 where it has a solution.
-func (v *lanes) affineFit() {
+func (v *lanes) affineFit(label string) {
 	const det, sumW, sumX = aError, aX, aU
 	v.load(v.at("SumW", 0), sumW)
 	v.load(v.at("SumX", 0), sumX)
@@ -166,11 +166,13 @@ func (v *lanes) affineFit() {
 	v.mul(aQ, aXQ, aT)
 	v.sub(aMin, aT, aMin)
 	v.div(aMin, det, aMin)
-	v.div(aXQ, aQQ, aT)
 	v.compare(aMin, isGreater, row("lanec", cZero), 2)
+	v.jumpIfNone(2, label)
+	v.div(aXQ, aQQ, aT)
 	v.where(2, aT, aScale)
 	v.zero(aT)
 	v.where(2, aT, aMin)
+	v.lab(label)
 }
 
 // affineClose stores Low, and zeros in the lanes that are constant.

@@ -112,18 +112,24 @@ func (v *lanes) scan() {
 	v.arg("R13")
 	v.ld("R13", "Src", "SI")
 	v.ld("R13", "N", "CX")
-	for r := range 4 {
+	for r := range 8 {
 		v.p("VPXOR Y%d, Y%d, Y%d", r, r, r)
 	}
 	v.p("VMOVDQU lanec<>+%d(SB), Y8", 64*cMagnitude)
 	v.lab(f + "_l")
-	v.p("VMOVDQU (SI), Y4")
-	v.p("VPOR Y4, Y1, Y1")
-	v.p("VPAND Y8, Y4, Y4")
-	v.p("VPMAXUD Y4, Y0, Y0")
-	v.p("ADDQ $32, SI")
-	v.p("SUBQ $8, CX")
+	for r := range 4 { // even registers have magnitudes, odd ones all bits
+		v.p("VMOVDQU %d(SI), Y%d", 32*r, 9+r)
+		v.p("VPOR Y%d, Y%d, Y%d", 9+r, 2*r+1, 2*r+1)
+		v.p("VPAND Y8, Y%d, Y%d", 9+r, 9+r)
+		v.p("VPMAXUD Y%d, Y%d, Y%d", 9+r, 2*r, 2*r)
+	}
+	v.p("SUBQ $-128, SI")
+	v.p("SUBQ $32, CX")
 	v.p("JNZ %s_l", f)
+	for r := 2; r < 8; r += 2 {
+		v.p("VPMAXUD Y%d, Y0, Y0", r)
+		v.p("VPOR Y%d, Y1, Y1", r+1)
+	}
 	for r, ins := range []string{"VPMAXUD", "VPOR"} {
 		v.p("VEXTRACTI128 $1, Y%d, X4", r)
 		v.p("%s X4, X%d, X%d", ins, r, r)

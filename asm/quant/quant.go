@@ -105,7 +105,7 @@ type Codes struct {
 	Bias            float32
 }
 
-// Scan is the operands of a scan of N elements, a multiple of 8.
+// Scan is the operands of a scan of N elements, a multiple of 32.
 type Scan struct {
 	Src       unsafe.Pointer
 	N         int
