@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// lanes emits code with a block in each lane: of sixteen lanes of one Z register, or of eight of a Y register, twice.
+// lanes emits code with a block in each lane: sixteen lanes of one Z register, or eight of a Y register, twice.
 // Logical registers are 0..11; masks 1..4 are K1..K4 or Y15..Y12. R13 is the operands' address, R8 that of the half in
 // work.
 type lanes struct {

@@ -1,8 +1,8 @@
 package main
 
-// codes emits a routine over elements in their order, 16 at a time with a scale and a low each. body turns the elements
-// of register r to codes, as words, for the scale in register 8 and the low in register 9; it may use 2..7. With skip, a
-// scale of 0 leaves the codes as they are.
+// codes emits a routine over elements in their order, 16 at a time with a scale and a low each. body turns those
+// of register r to codes, as words, for the scale in register 8 and the low in register 9; it may use 2..7. With skip,
+// a scale of 0 leaves the codes as they are.
 func (v *lanes) codes(name, doc string, skip bool, before func(), body func(r int)) {
 	outer := v.args
 	v.args = operandsOf("quant", "Codes")

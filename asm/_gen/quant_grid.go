@@ -18,8 +18,8 @@ const (
 	gIndex
 )
 
-// grid is searchPoint of internal/quant for all points of the blocks, dim elements with levels of so many bits each, and
-// searchSums of what it finds. Values are the odd numbers that levels stand for, four bits each in Index and Near.
+// grid is searchPoint of internal/quant for all points of the blocks, dim elements with levels of so many bits each,
+// and searchSums of what it finds. Values are the odd numbers that levels stand for, four bits each in Index and Near.
 func (v *lanes) grid(dim, bits, top int) {
 	v.search(fmt.Sprintf("Grid%d", dim), "takes the elements to points of a grid, by R and Scale.", func(f string) {
 		for _, p := range [][2]string{{"X", "SI"}, {"W", "DX"}, {"Q", "DI"}, {"Root", "R11"}, {"Moved", "AX"}} {
@@ -75,7 +75,8 @@ func (v *lanes) signs(a, m int) {
 	}
 }
 
-// gather loads words from base, where mask m is set; it clears a copy of the mask in 256-bit code, the mask itself in 512-bit code.
+// gather loads words from base, where mask m is set. It clears a copy of the mask in 256-bit code, in 512-bit code the
+// mask itself.
 func (v *lanes) gather(base string, at, m, d int) {
 	if v.wide {
 		v.p("VPGATHERDD (%s)(Z%d*4), K%d, Z%d", base, at, m, d)

@@ -30,8 +30,8 @@ func thresholdIQ4(i int) float32 {
 	return b
 }
 
-// cellsIQ4 divides the numbers in 32 cells around multiples of 8, at most one threshold in each: the threshold, and the
-// codes below and from it on. Cell c, -16..15, is at c mod 32.
+// cellsIQ4 divides the numbers in 32 cells around multiples of 8, at most one threshold in each: the threshold, and
+// the codes below and from it on. Cell c, -16..15, is at c mod 32.
 func cellsIQ4() (thresholds []float32, below, above []int) {
 	thresholds, below, above = make([]float32, 32), make([]int, 32), make([]int, 32)
 	code := 0
@@ -47,8 +47,8 @@ func cellsIQ4() (thresholds []float32, below, above []int) {
 	return thresholds, below, above
 }
 
-// constantsIQ4 writes the tables. For 512 bits: thresholds, levels below and above, codes below and above, 32 words of each. For
-// 256 bits: a search tree, whose node n has the nodes 2n and 2n+1, and levels.
+// constantsIQ4 writes the tables. For 512 bits: thresholds, levels below and above, codes below and above, 32 words
+// of each. For 256 bits: a search tree, whose node n has the nodes 2n and 2n+1, and levels.
 func (v *lanes) constantsIQ4() {
 	if v.wide {
 		thresholds, below, above := cellsIQ4()

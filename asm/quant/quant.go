@@ -1,4 +1,4 @@
-// Package quant holds the parts of quantizers that take the time: searches for the scales of blocks, and the codes.
+// Package quant holds the parts of quantizers that take time: searches for the scales of blocks, and the codes.
 //
 // A search takes sixteen blocks side by side, one per lane of the vectors: element i of block l is X[16*i+l]. Each lane
 // does the operations of a plain loop over its block, in its order and without fusing, so that the bits are those of
@@ -94,8 +94,8 @@ type Block struct {
 	Elements float32 // N
 }
 
-// Codes are the operands of routines that make codes of elements in their order. Block b of Size elements has Scale[b]
-// and Low[b]; where Scale is 0 its codes stay as they are.
+// Codes are the operands of routines that make codes of elements in their order. Each 16 elements have a Scale and a
+// Low. Stored and Searched leave the codes as they are where Scale is 0.
 type Codes struct {
 	Src, Dst        unsafe.Pointer // float32; a byte for each
 	Scale, Low      unsafe.Pointer // float32 for each block

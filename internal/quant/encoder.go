@@ -8,8 +8,8 @@ import (
 	"ck/internal/isa"
 )
 
-// Encoder quantizes to one type, with the vectors that the CPU has. It gives the bytes and errors of Quantize, which is
-// its definition. It has room of its own to work in: each goroutine needs an Encoder of its own.
+// Encoder quantizes to one type, with the vectors that the CPU has. It gives the bytes and errors of Quantize, which
+// is its definition. It has room of its own to work in: each goroutine needs an Encoder of its own.
 type Encoder struct {
 	t     Type
 	width lanes.Width
@@ -32,7 +32,8 @@ var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	Q2_K: (*Encoder).affineK, Q4_K: (*Encoder).affineK, Q5_K: (*Encoder).affineK,
 	Q3_K: (*Encoder).symmetricQ3K, Q6_K: (*Encoder).symmetricQ6K,
 	IQ4_XS: (*Encoder).superIQ4, IQ4_NL: (*Encoder).plainIQ4,
-	IQ2_XXS: (*Encoder).grid, IQ2_XS: (*Encoder).grid, IQ2_S: (*Encoder).grid, IQ3_XXS: (*Encoder).grid, IQ3_S: (*Encoder).grid,
+	IQ2_XXS: (*Encoder).grid, IQ2_XS: (*Encoder).grid, IQ2_S: (*Encoder).grid,
+	IQ3_XXS: (*Encoder).grid, IQ3_S: (*Encoder).grid,
 	Q4_0: (*Encoder).legacy, Q4_1: (*Encoder).legacy, Q5_0: (*Encoder).legacy, Q5_1: (*Encoder).legacy,
 	Q8_0: (*Encoder).legacy, F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
 }
@@ -88,11 +89,7 @@ func (e *Encoder) takes(dst []byte, src, imatrix []float32) bool {
 	if r.elems == 1 {
 		return true // of any value
 	}
-	limit := uint32(0x7f7fffff)
-	if r.halves != nil {
-		limit = math.Float32bits(tooLarge)
-	}
-	if magnitude, _ := e.scan(src); magnitude > limit {
+	if magnitude, _ := e.scan(src); magnitude > math.Float32bits(tooLarge) { // all types with lanes have F16 scales
 		return false
 	}
 	if imatrix == nil || r.imatrix == noImatrix {
@@ -135,8 +132,11 @@ type encoderRoom struct {
 // chunkElems is the number of elements of a chunk.
 const chunkElems = 16 * 256
 
+// chunkFunc quantizes a chunk.
+type chunkFunc func(e *Encoder, dst []byte, x, imatrix []float32, column int)
+
 // chunks goes over src, chunk by chunk; column is that of the imatrix, where there is one.
-func (e *Encoder) chunks(dst []byte, src, imatrix []float32, do func(e *Encoder, dst []byte, x, imatrix []float32, column int)) {
+func (e *Encoder) chunks(dst []byte, src, imatrix []float32, do chunkFunc) {
 	r := e.t.row()
 	for at := 0; at < len(src); at += chunkElems {
 		column := 0

@@ -14,7 +14,9 @@ type legacyForm struct {
 }
 
 // legacyForms are the forms, by type.
-var legacyForms = [...]legacyForm{Q4_0: {4, false}, Q4_1: {4, true}, Q5_0: {5, false}, Q5_1: {5, true}, Q8_0: {8, false}}
+var legacyForms = [...]legacyForm{
+	Q4_0: {4, false}, Q4_1: {4, true}, Q5_0: {5, false}, Q5_1: {5, true}, Q8_0: {8, false},
+}
 
 // legacy quantizes to Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0, 512 elements at a time.
 func (e *Encoder) legacy(dst []byte, src, imatrix []float32) {
@@ -44,8 +46,8 @@ func (e *Encoder) legacy(dst []byte, src, imatrix []float32) {
 	}
 }
 
-// rowVariances sets the variances of the 16 blocks from element at on: the mean square of the row of n elements that a
-// block is in. row and variance are the last row and its mean square.
+// rowVariances sets the variances of the 16 blocks from element at on: the mean square of the row of n elements that
+// a block is in. row and variance are the last row and its mean square.
 func (e *Encoder) rowVariances(src []float32, at, n int, row []float32, variance float32) ([]float32, float32) {
 	for l := range e.room.block.Variance {
 		first := min(at+32*l, len(src)-1) / n * n
@@ -76,7 +78,8 @@ func (e *Encoder) legacyAgain(dst []byte, src, imatrix []float32, at int, form l
 	b := &e.room.block
 	for l, bad := range b.Bad {
 		if i := at + 32*l; bad != 0 && i < len(src) {
-			quantizeWeightedBlocks(dst[i/32*e.t.BlockBytes():], src[i:][:32], e.columns(imatrix, i, 32), b.Variance[l], form.bits, form.minimum)
+			out, w := dst[i/32*e.t.BlockBytes():], e.columns(imatrix, i, 32)
+			quantizeWeightedBlocks(out, src[i:][:32], w, b.Variance[l], form.bits, form.minimum)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func symmetricSteps(b *lanes.Block, n int32) {
 	}
 }
 
-// symmetricCodes sets the codes of the 16 sub-blocks of a super-block, the first of which has number sub in the chunk.
+// symmetricCodes sets the codes of the 16 sub-blocks of a super-block; the first has number sub in the chunk.
 func (e *Encoder) symmetricCodes(codes *[256]byte, x *[256]float32, d float32, sc *[16]int8, sub int, n int32) {
 	m := e.room
 	for s := range sc {
