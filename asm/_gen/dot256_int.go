@@ -11,7 +11,7 @@ const intDoc256 = `One integer kernel of package dot:
 		Y = acc
 
 General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf or, of Gemm with
+R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
 more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
 
 Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
@@ -297,7 +297,7 @@ func (k *int256) start() {
 // finish stores the outputs.
 func (k *int256) finish() {
 	e := k.e
-	if k.b.super() && k.b.coding == fives {
+	if k.b.coding == fives {
 		e.arg("R13")
 	}
 	k.y()

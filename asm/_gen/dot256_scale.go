@@ -1,36 +1,83 @@
 package main
 
-// turn is the number of integer sums that a turn of the loop over a superblock makes.
-const turn = 2
+// turn is the number of integer sums that a turn of the loop over a group makes: two that share vectors of nibbles, or of 16 K, which are
+// too short for a turn of their own; else one.
+func (b *weights256) turn() int {
+	if b.sub() == 16 || b.super() && b.packed() {
+		return 2
+	}
+	return 1
+}
+
+// scaleBytes is how far apart the scales of two sums lie.
+func (b *weights256) scaleBytes() int {
+	if b.super() {
+		return 16
+	}
+	return 32
+}
+
+// turns is the loop over a group: DI goes through weights, R13 through fifth bits, BX through scales, SI and R11 through activations.
+// In the end BX is behind the scales.
+func (k *int256) turns(sum func(j int)) {
+	e, b := k.e, k.b
+	n := b.turn()
+	apart := b.coding == fives
+	e.p("LEAQ %d(DI), BX", b.scales())
+	if apart {
+		e.p("LEAQ %d(DI), R13", b.high())
+	}
+	e.p("MOVL $%d, R12", b.subs()/n)
+	e.lab(k.name + "_sub")
+	for j := range n {
+		sum(j)
+	}
+	if apart {
+		e.p("ADDQ $%d, R13", 64*n)
+	}
+	e.p("ADDQ $%d, BX", n*b.scaleBytes())
+	e.p("ADDQ $%d, DI", n*b.sumBytes())
+	e.p("ADDQ $%d, SI", n*b.sub())
+	if k.rows > 3 {
+		e.p("ADDQ $%d, R11", n*b.sub())
+	}
+	e.p("DECQ R12")
+	e.p("JNZ %s_sub", k.name)
+}
+
+// fetchScales prefetches the scales of a group, which lie before BX.
+func (k *int256) fetchScales() {
+	b := k.b
+	for off := 0; off < b.scaling.bytes(); off += 64 {
+		k.pf("BX", off-b.subs()*b.scaleBytes(), 0)
+	}
+}
 
 // blocks is a group of two blocks of 32, for each acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc).
 func (k *int256) blocks() {
 	e, b := k.e, k.b
-	for j := range 2 {
+	k.turns(func(j int) {
 		k.dots.sums(k, j)
 		for h := range 2 {
-			k.scaleBlock(j, h)
+			k.scaleBlock(h)
 		}
 		e.p("ADDQ R10, DX")
 		if b.scaling == perBlockMin || k.hasOffset() {
 			e.p("ADDQ R10, R9")
 		}
-	}
-	for off := b.scales(); off < b.bytes(); off += 64 {
-		k.pf("DI", off, 0)
-	}
-	e.p("ADDQ $%d, DI", b.bytes())
-	e.p("ADDQ $64, SI")
+	})
+	k.fetchScales()
+	e.p("ADDQ $%d, DI", b.bytes()-b.subs()*b.sumBytes())
 }
 
-// scaleBlock adds half h of the sums of block j to the accumulators.
-func (k *int256) scaleBlock(j, h int) {
+// scaleBlock adds half h of the sums of a block to the accumulators.
+func (k *int256) scaleBlock(h int) {
 	defer k.macro("SCALE")()
 	e, b := k.e, k.b
 	minima := b.scaling == perBlockMin
-	e.p("VCVTPH2PS %d(DI), Y%d", b.scales()+32*j+16*h, w0)
+	e.p("VCVTPH2PS %d(BX), Y%d", 16*h, w0)
 	if minima {
-		e.p("VCVTPH2PS %d(DI), Y%d", b.minima()+32*j+16*h, w1)
+		e.p("VCVTPH2PS %d(BX), Y%d", b.minima()-b.scales()+16*h, w1)
 	}
 	for r := range k.rows {
 		s := k.sum(r, h)
@@ -63,16 +110,8 @@ func (k *int256) scaled(r, d int) {
 // acc = fnma(float(sum of m_j*s_j), dmin*dx, acc). Q2_K: see minima2.
 func (k *int256) superblock() {
 	e, b := k.e, k.b
-	turns := b.subs() / turn
-	apart := b.coding == fives
 	k.zeroSub()
-	e.p("LEAQ %d(DI), BX", b.scales())
-	if apart {
-		e.p("LEAQ %d(DI), R13", b.high())
-	}
-	e.p("MOVL $%d, R12", turns)
-	e.lab(k.name + "_sub")
-	for j := range turn {
+	k.turns(func(j int) {
 		k.dots.sums(k, j)
 		switch {
 		case b.scaling != perSubNibbles:
@@ -80,32 +119,19 @@ func (k *int256) superblock() {
 		case !b.folded:
 			k.scaleSub2(j)
 		}
-	}
-	if apart {
-		e.p("ADDQ $%d, R13", 64*turn)
-	}
-	e.p("ADDQ $%d, BX", 16*turn)
-	e.p("ADDQ $%d, DI", turn*b.sumBytes())
-	e.p("ADDQ $%d, SI", turn*b.sub())
-	if k.rows > 3 {
-		e.p("ADDQ $%d, R11", turn*b.sub())
-	}
-	e.p("DECQ R12")
-	e.p("JNZ %s_sub", k.name)
+	})
 	if b.folded && k.vnni {
 		k.vnniFold()
 	}
-	// BX is behind the scales now: at the minima, or d of Q6_K, Code4 and Q2_K.
-	for off := 0; off < b.scaling.bytes(); off += 64 {
-		k.pf("BX", off-16*b.subs(), 0)
-	}
+	// BX is at the minima now, or at d of Q6_K, Code4 and Q2_K.
+	k.fetchScales()
 	for h := range 2 {
 		k.scaleAll(h)
 	}
 	if b.scaling == perSubNibbles {
 		k.minima2()
 	}
-	e.p("ADDQ $%d, DI", b.bytes()-turns*turn*b.sumBytes())
+	e.p("ADDQ $%d, DI", b.bytes()-b.subs()*b.sumBytes())
 	e.p("ADDQ R10, DX")
 	if b.scaling == perSubMin {
 		e.p("LEAQ (R9)(R10*4), R9")

@@ -11,12 +11,11 @@ Registers as of int256, but Y0.. sums of a half, Y6 weights, Y7 |weights|, Y8.. 
 type signed256 struct{ *int256 }
 
 const (
-	signedW     = 6
-	signedAbs   = 7
-	signedTemp  = 8
-	signed80    = 14 // 0x80 in all bytes
-	signed0001  = 15 // 1 in all words
-	signedTurnX = 64 // activations of a group
+	signedW    = 6
+	signedAbs  = 7
+	signedTemp = 8
+	signed80   = 14 // 0x80 in all bytes
+	signed0001 = 15 // 1 in all words
 )
 
 func newSigned256(e *gen, b *weights256, rows int, loop bool) signed256 {
@@ -50,21 +49,17 @@ func (k signed256) emit(tier string) {
 	e.ld("R13", "Groups", "CX")
 	end()
 	e.lab(k.name + "_group")
-	for j := range b.subs() {
+	k.turns(func(int) {
 		for h := range 2 {
 			for i := range b.vecs() {
-				k.vector(j, i, h)
+				k.vector(i, h)
 			}
-			k.scale(j, h)
+			k.scale(h)
 		}
 		e.p("ADDQ R10, DX")
-	}
-	k.pf("DI", b.scales(), 0)
-	e.p("ADDQ $%d, DI", b.bytes())
-	e.p("ADDQ $%d, SI", signedTurnX)
-	if k.rows > 3 {
-		e.p("ADDQ $%d, R11", signedTurnX)
-	}
+	})
+	k.fetchScales()
+	e.p("ADDQ $%d, DI", b.bytes()-b.subs()*b.sumBytes())
 	e.p("DECQ CX")
 	e.p("JNZ %s_group", k.name)
 	k.y()
@@ -78,17 +73,16 @@ func (k signed256) copy(from, to string) {
 	k.e.p("VMOVUPS Y0, %s", to)
 }
 
-// vector adds half h of vector i of block j to the sums.
-func (k signed256) vector(j, i, h int) {
+// vector adds half h of vector i of a block to the sums.
+func (k signed256) vector(i, h int) {
 	e := k.e
-	n := k.b.vecs()*j + i
-	k.pf("DI", 64*n, h)
+	k.pf("DI", 64*i, h)
 	defer k.macro("STEP")()
-	e.p("VPXOR %d(DI), Y%d, Y%d", 64*n+32*h, signed80, signedW)
+	e.p("VPXOR %d(DI), Y%d, Y%d", 64*i+32*h, signed80, signedW)
 	e.p("VPABSB Y%d, Y%d", signedW, signedAbs)
 	for r := range k.rows {
 		t := signedTemp + r
-		e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*n), t)
+		e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*i), t)
 		e.p("VPSIGNB Y%d, Y%d, Y%d", signedW, t, t)
 		e.p("VPMADDUBSW Y%d, Y%d, Y%d", t, signedAbs, t)
 		if i == 0 {
@@ -100,11 +94,11 @@ func (k signed256) vector(j, i, h int) {
 	}
 }
 
-// scale adds the sums of half h of block j to the accumulators: acc = fma(float(isum), d*dx, acc).
-func (k signed256) scale(j, h int) {
+// scale adds the sums of half h of a block to the accumulators: acc = fma(float(isum), d*dx, acc).
+func (k signed256) scale(h int) {
 	defer k.macro("SCALE")()
 	e := k.e
-	e.p("VCVTPH2PS %d(DI), Y%d", k.b.scales()+32*j+16*h, signedW)
+	e.p("VCVTPH2PS %d(BX), Y%d", 16*h, signedW)
 	for r := range k.rows {
 		t := signedTemp + r
 		e.p("VBROADCASTSS %d(DX), Y%d", 4*r, t)

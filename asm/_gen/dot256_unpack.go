@@ -22,16 +22,15 @@ func unpack256(e *gen, b *weights256, name string) {
 	k.ahead()
 	e.lds("R13", [2]string{"Src", "DI"}, [2]string{"Dst", "R8"}, [2]string{"Groups", "CX"})
 	e.lab(name + "_group")
-	done := 0 // bytes that the loop over a superblock has gone on
-	if b.super() {
-		done = b.subs() * b.sumBytes()
+	turn, done := b.turn(), b.subs()*b.sumBytes() // done: how far the loop moves DI
+	if to.folded {
 		e.p("LEAQ %d(DI), BX", b.scales())
-		if b.coding == fives {
-			e.p("LEAQ %d(DI), R13", b.high())
-		}
-		e.p("MOVL $%d, R12", b.subs()/turn)
-		e.lab(name + "_sub")
 	}
+	if b.coding == fives {
+		e.p("LEAQ %d(DI), R13", b.high())
+	}
+	e.p("MOVL $%d, R12", b.subs()/turn)
+	e.lab(name + "_sub")
 	for j := range turn {
 		if to.folded {
 			k.scales2(j, "twice", folds[0], folds[1])
@@ -49,17 +48,15 @@ func unpack256(e *gen, b *weights256, name string) {
 		}
 	}
 	e.p("ADDQ $%d, R8", turn*to.sumBytes())
-	if b.super() {
-		if b.coding == fives {
-			e.p("ADDQ $%d, R13", 64*turn)
-		}
-		if to.folded {
-			e.p("ADDQ $%d, BX", 16*turn)
-		}
-		e.p("ADDQ $%d, DI", turn*b.sumBytes())
-		e.p("DECQ R12")
-		e.p("JNZ %s_sub", name)
+	if b.coding == fives {
+		e.p("ADDQ $%d, R13", 64*turn)
 	}
+	if to.folded {
+		e.p("ADDQ $%d, BX", 16*turn)
+	}
+	e.p("ADDQ $%d, DI", turn*b.sumBytes())
+	e.p("DECQ R12")
+	e.p("JNZ %s_sub", name)
 	scales := b.scaling.bytes()
 	for i := 0; i < scales; i += 32 {
 		k.pf("DI", b.scales()-done+i, i%64)

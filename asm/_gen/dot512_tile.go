@@ -240,43 +240,44 @@ func (k *tile512) load2(ins string, off int, base string, r int) {
 func (k *tile512) blocks() {
 	e, l := k.e, layout{coding: whole, scaling: k.scaling}
 	minima := k.scaling == perBlockMin
-	for b := range 2 {
-		k.offsets()
-		k.fetch(true, map[string]int{"DX": 4, "R9": 4})
-		k.dots(8, 512*b, 32*b)
-		end := k.macro("SCALE")
-		k.load2("VCVTPH2PS", l.scales()+32*b, "DI", 28)
-		if minima {
-			k.load2("VCVTPH2PS", l.minima()+32*b, "DI", 24)
-		}
-		for r := range k.rows {
-			t := 26 + r%2
-			// One load for both panels, here and of the offsets, instead of embedded broadcasts: four loads fewer per row and group.
-			e.p("VBROADCASTSS %d(DX), Z%d", 4*r, t)
-			e.p("VMULPS Z%d, Z28, Z30", t)
-			e.p("VMULPS Z%d, Z29, Z31", t)
-			if minima {
-				e.p("VBROADCASTSS %d(R9), Z%d", 4*r, t)
-			}
-			for p := range 2 {
-				i := 2*r + p
-				e.p("VCVTDQ2PS Z%d, Z%d", i, i)
-				e.p("VFMADD231PS Z%d, Z%d, Z%d", 30+p, i, tileAcc+i)
-				if minima {
-					e.p("VFMADD231PS Z%d, Z%d, Z%d", t, 24+p, tileAcc+i)
-				}
-			}
-		}
-		end()
-		e.p("ADDQ R10, DX")
-		e.p("ADDQ R10, R9")
+	e.p("LEAQ %d(DI), BX", l.scales())
+	e.p("MOVL $2, R12")
+	e.lab(k.name + "_sub")
+	k.offsets()
+	k.fetch(true, map[string]int{"DX": 4, "R9": 4})
+	k.dots(8, 0, 0)
+	end := k.macro("SCALE")
+	k.load2("VCVTPH2PS", 0, "BX", 28)
+	if minima {
+		k.load2("VCVTPH2PS", l.minima()-l.scales(), "BX", 24)
 	}
-	e.p("ADDQ $%d, DI", l.bytes())
-	e.p("ADDQ $64, SI")
-	e.p("ADDQ $64, R8")
+	for r := range k.rows {
+		t := 26 + r%2
+		// One load for both panels, here and of the offsets, instead of embedded broadcasts: four loads fewer per row and group.
+		e.p("VBROADCASTSS %d(DX), Z%d", 4*r, t)
+		e.p("VMULPS Z%d, Z28, Z30", t)
+		e.p("VMULPS Z%d, Z29, Z31", t)
+		if minima {
+			e.p("VBROADCASTSS %d(R9), Z%d", 4*r, t)
+		}
+		for p := range 2 {
+			i := 2*r + p
+			e.p("VCVTDQ2PS Z%d, Z%d", i, i)
+			e.p("VFMADD231PS Z%d, Z%d, Z%d", 30+p, i, tileAcc+i)
+			if minima {
+				e.p("VFMADD231PS Z%d, Z%d, Z%d", t, 24+p, tileAcc+i)
+			}
+		}
+	}
+	end()
+	e.p("ADDQ R10, DX")
+	e.p("ADDQ R10, R9")
+	e.p("ADDQ $32, BX")
+	k.next32()
+	e.p("ADDQ $%d, DI", l.bytes()-1024)
 }
 
-// next32 ends a turn of the loop over a superblock, which takes 32 K.
+// next32 ends a turn of the loop over a group, which takes 32 K.
 func (k *tile512) next32() {
 	e := k.e
 	e.p("ADDQ $512, DI")

@@ -41,8 +41,8 @@
 	VPMADDWD Y15, Y8, Y8; \
 	VPADDD Y8, Y0, Y0
 
-#define SCALE1(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE1(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -110,8 +110,8 @@
 	VPMADDWD Y15, Y9, Y9; \
 	VPADDD Y9, Y1, Y1
 
-#define SCALE2(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE2(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -190,8 +190,8 @@
 	VPMADDWD Y15, Y10, Y10; \
 	VPADDD Y10, Y2, Y2
 
-#define SCALE3(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE3(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -281,8 +281,8 @@
 	VPMADDWD Y15, Y11, Y11; \
 	VPADDD Y11, Y3, Y3
 
-#define SCALE4(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE4(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -357,8 +357,8 @@
 	VPMADDWD Y15, Y12, Y12; \
 	VPADDD Y12, Y4, Y4
 
-#define SCALE5(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE5(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -447,8 +447,8 @@
 	VPMADDWD Y15, Y13, Y13; \
 	VPADDD Y13, Y5, Y5
 
-#define SCALE6(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y6; \
+#define SCALE6(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -523,15 +523,15 @@
 	VPADDD Y14, Y0, Y0; \
 	VPADDD Y14, Y1, Y1
 
-#define SCALE1_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE1_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD231PS Y14, Y0, Y2
 
-#define SCALE1_3(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE1_3(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -615,8 +615,8 @@
 	VPADDD Y14, Y2, Y2; \
 	VPADDD Y14, Y3, Y3
 
-#define SCALE2_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -626,8 +626,8 @@
 	VCVTDQ2PS Y2, Y2; \
 	VFMADD231PS Y14, Y2, Y6
 
-#define SCALE2_3(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2_3(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -739,8 +739,8 @@
 	VPADDD Y14, Y4, Y4; \
 	VPADDD Y14, Y5, Y5
 
-#define SCALE3_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -754,8 +754,8 @@
 	VCVTDQ2PS Y4, Y4; \
 	VFMADD231PS Y14, Y4, Y10
 
-#define SCALE3_3(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3_3(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -884,9 +884,9 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define SCALE1_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE1_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -894,9 +894,9 @@
 	VBROADCASTSS (r9)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y2
 
-#define SCALE1_5(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE1_5(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -912,9 +912,9 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define SCALE2_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -928,9 +928,9 @@
 	VBROADCASTSS (r9+4)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y6
 
-#define SCALE2_5(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_5(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -944,9 +944,9 @@
 	VBROADCASTSS (r9+4)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y7
 
-#define SCALE3_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -966,9 +966,9 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y10
 
-#define SCALE3_5(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_5(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -988,16 +988,16 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y11
 
-#define STEP1_8(di, si) \
+#define STEP1_8(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y8; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+544)(DI), Y7; \
+	VMOVDQU (r13+32)(R13), Y7; \
 	VPSLLW $4, Y7, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1133,23 +1133,6 @@
 	VPMADDWD Y9, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP1_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y8; \
-	VPSLLW $4, Y8, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+352)(DI), Y7; \
-	VPSLLW $4, Y7, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y0; \
-	VPMADDUBSW Y14, Y13, Y1
-
 #define ZERO2_2 \
 	VPXOR Y0, Y0, Y0; \
 	VPXOR Y1, Y1, Y1; \
@@ -1168,16 +1151,16 @@
 	VMOVUPS Y2, (r8+64)(R8); \
 	VMOVUPS Y3, (r8+96)(R8)
 
-#define STEP2_8(di, si) \
+#define STEP2_8(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y14; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1188,15 +1171,15 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_9(di, si) \
+#define STEP2_9(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1211,15 +1194,15 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_10(di, si) \
+#define STEP2_10(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1234,15 +1217,15 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_11(di, si) \
+#define STEP2_11(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1261,17 +1244,17 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_12(di, si) \
+#define STEP2_12(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+512)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1281,18 +1264,18 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_13(di, si) \
+#define STEP2_13(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1307,18 +1290,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_14(di, si) \
+#define STEP2_14(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1333,18 +1316,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_15(di, si) \
+#define STEP2_15(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1369,8 +1352,8 @@
 	VPMADDWD Y9, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define SCALE2_6(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2_6(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1382,8 +1365,8 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_7(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2_7(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1394,197 +1377,6 @@
 	VCVTDQ2PS Y3, Y3; \
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
-
-#define STEP2_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y0; \
-	VPMADDUBSW Y14, Y13, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y2; \
-	VPMADDUBSW Y14, Y13, Y3
-
-#define STEP2_17(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3
-
-#define STEP2_18(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3
-
-#define STEP2_19(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPMADDWD Y9, Y0, Y4; \
-	VPMADDWD Y9, Y1, Y5; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPMADDWD Y9, Y2, Y6; \
-	VPMADDWD Y9, Y3, Y7
-
-#define STEP2_20(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y0; \
-	VPMADDUBSW Y14, Y13, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y2; \
-	VPMADDUBSW Y14, Y13, Y3
-
-#define STEP2_21(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3
-
-#define STEP2_22(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3
-
-#define STEP2_23(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y11, Y12, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3
 
 #define STORE2_3(r8, r12) \
 	VMOVUPS (r8)(R8), Y14; \
@@ -1620,18 +1412,18 @@
 	VMOVUPS Y4, (r8+128)(R8); \
 	VMOVUPS Y5, (r8+160)(R8)
 
-#define STEP3_8(di, si) \
+#define STEP3_8(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y14; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1645,17 +1437,17 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_9(di, si) \
+#define STEP3_9(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1675,17 +1467,17 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_10(di, si) \
+#define STEP3_10(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1705,17 +1497,17 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_11(di, si) \
+#define STEP3_11(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1741,17 +1533,17 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_12(di, si) \
+#define STEP3_12(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+512)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1764,18 +1556,18 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_13(di, si) \
+#define STEP3_13(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1795,18 +1587,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_14(di, si) \
+#define STEP3_14(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1826,18 +1618,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_15(di, si) \
+#define STEP3_15(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1871,8 +1663,8 @@
 	VPMADDWD c0001<>(SB), Y5, Y5; \
 	VPADDD Y11, Y5, Y5
 
-#define SCALE3_6(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3_6(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1889,8 +1681,8 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_7(di, dx, r8) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3_7(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1907,243 +1699,6 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP3_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VMOVDQU (di)(DI), Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y0; \
-	VPMADDUBSW Y14, Y13, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y2; \
-	VPMADDUBSW Y14, Y13, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y4; \
-	VPMADDUBSW Y14, Y13, Y5
-
-#define STEP3_17(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VMOVDQU (di)(DI), Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5
-
-#define STEP3_18(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VMOVDQU (di)(DI), Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5
-
-#define STEP3_19(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VMOVDQU (di)(DI), Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPMADDWD c0001<>(SB), Y0, Y6; \
-	VPMADDWD c0001<>(SB), Y1, Y7; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPMADDWD c0001<>(SB), Y2, Y8; \
-	VPMADDWD c0001<>(SB), Y3, Y9; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5; \
-	VPMADDWD c0001<>(SB), Y4, Y10; \
-	VPMADDWD c0001<>(SB), Y5, Y11
-
-#define STEP3_20(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y0; \
-	VPMADDUBSW Y14, Y13, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y2; \
-	VPMADDUBSW Y14, Y13, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y4; \
-	VPMADDUBSW Y14, Y13, Y5
-
-#define STEP3_21(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5
-
-#define STEP3_22(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5
-
-#define STEP3_23(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y5, Y5
-
 #define STORE3_3(r8, r12) \
 	VMOVUPS (r8)(R8), Y14; \
 	VMOVUPS Y14, (r12)(R12); \
@@ -2158,7 +1713,7 @@
 	VMOVUPS (r8+160)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)(AX*2)
 
-#define STEP1_17(di, si) \
+#define STEP1_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2175,7 +1730,7 @@
 	VPMADDWD Y11, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP2_24(di, si) \
+#define STEP2_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2203,7 +1758,7 @@
 	VPMADDWD Y11, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define STEP3_24(di, si) \
+#define STEP3_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2228,17 +1783,17 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define UNPACK_3(di, r8) \
+#define UNPACK_3(di, r13, r8) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y10; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y10; \
 	VPSLLW $4, Y10, Y13; \
 	VPAND Y11, Y13, Y13; \
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8)(R8); \
 	VPAND (di+32)(DI), Y15, Y12; \
-	VMOVDQU (di+544)(DI), Y9; \
+	VMOVDQU (r13+32)(R13), Y9; \
 	VPSLLW $4, Y9, Y13; \
 	VPAND Y11, Y13, Y13; \
 	VPOR Y13, Y12, Y12; \
@@ -2345,25 +1900,9 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_11(di, r8) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y10; \
-	VPSLLW $4, Y10, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VPOR Y13, Y12, Y12; \
-	VMOVDQU Y12, (r8)(R8); \
-	VPAND (di+32)(DI), Y15, Y12; \
-	VMOVDQU (di+352)(DI), Y9; \
-	VPSLLW $4, Y9, Y13; \
-	VPAND Y11, Y13, Y13; \
-	VPOR Y13, Y12, Y12; \
-	VMOVDQU Y12, (r8+32)(R8)
-
-#define SCALE2_8(di, dx, r8, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_8(bx, dx, r8, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2379,9 +1918,9 @@
 	VFMADD231PS Y14, Y13, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_9(di, dx, r8, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_9(bx, dx, r8, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2397,9 +1936,9 @@
 	VFMADD231PS Y14, Y13, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define SCALE3_8(di, dx, r8, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_8(bx, dx, r8, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2422,9 +1961,9 @@
 	VFMADD231PS Y14, Y13, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_9(di, dx, r8, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_9(bx, dx, r8, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2917,7 +2456,7 @@
 	VFNMADD231PS Y14, Y5, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define UNPACK_13(di, r8) \
+#define UNPACK_11(di, r8) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
 	VPAND Y11, Y10, Y13; \
@@ -2928,7 +2467,7 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_19(di, r8) \
+#define UNPACK_17(di, r8) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -2944,7 +2483,7 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_28(di, si) \
+#define STEP1_26(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -2980,7 +2519,7 @@
 	VPMADDWD Y9, Y4, Y0; \
 	VPMADDWD Y9, Y14, Y1
 
-#define STEP1_29(di, si) \
+#define STEP1_27(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND Y10, Y8, Y14; \
@@ -3035,7 +2574,7 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP2_42(di, si) \
+#define STEP2_26(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -3083,7 +2622,7 @@
 	VPMADDWD Y9, Y6, Y2; \
 	VPMADDWD Y9, Y14, Y3
 
-#define STEP2_43(di, si) \
+#define STEP2_27(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+64)(DI), Y14; \
@@ -3165,7 +2704,7 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP3_42(di, si) \
+#define STEP3_26(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -3223,7 +2762,7 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_43(di, si) \
+#define STEP3_27(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+64)(DI), Y14; \
@@ -3328,7 +2867,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP1_30(di, si) \
+#define STEP1_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3344,7 +2883,7 @@
 	VPMADDWD Y11, Y4, Y0; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_31(di, si) \
+#define STEP1_29(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3362,7 +2901,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_44(di, si) \
+#define STEP2_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3388,7 +2927,7 @@
 	VPMADDWD Y11, Y6, Y2; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_45(di, si) \
+#define STEP2_29(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3418,7 +2957,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_44(di, si) \
+#define STEP3_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3454,7 +2993,7 @@
 	VPMADDWD Y11, Y8, Y4; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_45(di, si) \
+#define STEP3_29(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3496,7 +3035,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define UNPACK_21(di, r8) \
+#define UNPACK_19(di, r8) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
@@ -3512,7 +3051,7 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_32(di, si) \
+#define STEP1_30(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y9; \
 	VPAND Y11, Y9, Y12; \
@@ -3522,7 +3061,7 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_33(si) \
+#define STEP1_31(si) \
 	VPSRLW $2, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $2, Y8, Y13; \
@@ -3533,7 +3072,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_34(si) \
+#define STEP1_32(si) \
 	VPSRLW $4, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $4, Y8, Y13; \
@@ -3544,7 +3083,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_35(si) \
+#define STEP1_33(si) \
 	VPSRLW $6, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $6, Y8, Y13; \
@@ -3599,7 +3138,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y1; \
 	VMOVUPS Y1, (r8)(R8)
 
-#define STEP2_46(di, si) \
+#define STEP2_30(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y9; \
 	VPAND Y11, Y9, Y12; \
@@ -3612,7 +3151,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_47(si) \
+#define STEP2_31(si) \
 	VPSRLW $2, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $2, Y8, Y13; \
@@ -3628,7 +3167,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_48(si) \
+#define STEP2_32(si) \
 	VPSRLW $4, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $4, Y8, Y13; \
@@ -3644,7 +3183,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_49(si) \
+#define STEP2_33(si) \
 	VPSRLW $6, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $6, Y8, Y13; \
@@ -3722,7 +3261,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP3_46(di, si) \
+#define STEP3_30(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3738,7 +3277,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_47(di, si) \
+#define STEP3_31(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $2, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3761,7 +3300,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_48(di, si) \
+#define STEP3_32(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3784,7 +3323,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_49(di, si) \
+#define STEP3_33(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $6, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3905,7 +3444,7 @@
 	VPSHUFB twice0<>(SB), Y7, Y8; \
 	VPSHUFB twice1<>(SB), Y7, Y7
 
-#define UNPACK_22(di, r8) \
+#define UNPACK_20(di, r8) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y10; \
 	VPAND Y15, Y10, Y12; \
@@ -3916,7 +3455,7 @@
 	VPMULLW Y7, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_23(r8) \
+#define UNPACK_21(r8) \
 	VPSRLW $2, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPMULLW Y8, Y12, Y12; \
@@ -3926,7 +3465,7 @@
 	VPMULLW Y7, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_24(r8) \
+#define UNPACK_22(r8) \
 	VPSRLW $4, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPMULLW Y8, Y12, Y12; \
@@ -3936,7 +3475,7 @@
 	VPMULLW Y7, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_25(r8) \
+#define UNPACK_23(r8) \
 	VPSRLW $6, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPMULLW Y8, Y12, Y12; \
@@ -3946,7 +3485,7 @@
 	VPMULLW Y7, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_36(di, si) \
+#define STEP1_34(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3971,7 +3510,7 @@
 	VPMADDWD Y8, Y4, Y0; \
 	VPMADDWD Y8, Y14, Y1
 
-#define STEP1_37(di, si) \
+#define STEP1_35(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4006,7 +3545,7 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP1_38(di, si) \
+#define STEP1_36(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4022,7 +3561,7 @@
 	VPMADDUBSW Y14, Y5, Y14; \
 	VPMADDWD Y9, Y14, Y1
 
-#define STEP1_39(di, si) \
+#define STEP1_37(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4043,7 +3582,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP1_40(di, si) \
+#define STEP1_38(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4087,7 +3626,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8)(R8)
 
-#define STEP2_50(di, si) \
+#define STEP2_34(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4122,7 +3661,7 @@
 	VPMADDWD Y8, Y6, Y2; \
 	VPMADDWD Y8, Y14, Y3
 
-#define STEP2_51(di, si) \
+#define STEP2_35(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4174,7 +3713,7 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP2_52(di, si) \
+#define STEP2_36(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4197,7 +3736,7 @@
 	VPMADDUBSW Y14, Y9, Y14; \
 	VPMADDWD c0001<>(SB), Y14, Y3
 
-#define STEP2_53(di, si) \
+#define STEP2_37(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4227,7 +3766,7 @@
 	VPMADDWD c0001<>(SB), Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP2_54(di, si) \
+#define STEP2_38(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4292,7 +3831,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define STEP3_50(di, si) \
+#define STEP3_34(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4337,7 +3876,7 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_51(di, si) \
+#define STEP3_35(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4406,7 +3945,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP3_52(di, si) \
+#define STEP3_36(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4436,7 +3975,7 @@
 	VPMADDUBSW Y14, Y7, Y14; \
 	VPMADDWD Y9, Y14, Y5
 
-#define STEP3_53(di, si) \
+#define STEP3_37(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4475,7 +4014,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define STEP3_54(di, si) \
+#define STEP3_38(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4511,7 +4050,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define STEP1_41(di, si) \
+#define STEP1_39(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -4524,7 +4063,7 @@
 	VPMADDUBSW Y14, Y5, Y14; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_42(di, si) \
+#define STEP1_40(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -4539,7 +4078,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_55(di, si) \
+#define STEP2_39(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -4559,7 +4098,7 @@
 	VPMADDUBSW Y14, Y9, Y14; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_56(di, si) \
+#define STEP2_40(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -4583,7 +4122,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_55(di, si) \
+#define STEP3_39(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -4610,7 +4149,7 @@
 	VPMADDUBSW Y14, Y7, Y14; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_56(di, si) \
+#define STEP3_40(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -4643,7 +4182,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define UNPACK_26(di, r8) \
+#define UNPACK_24(di, r8) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSHUFB Y12, Y15, Y12; \
@@ -4652,7 +4191,7 @@
 	VPSHUFB Y12, Y15, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define UNPACK_27(di, r8) \
+#define UNPACK_25(di, r8) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -5166,6 +4705,9 @@ avx2GemvQ8_0_panel:
 avx2GemvQ8_0_zero:
 	SETUP1(24)
 avx2GemvQ8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2GemvQ8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP1(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -5182,7 +4724,7 @@ avx2GemvQ8_0_group:
 	STEP1_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP1_2(448, 28)
-	SCALE1(1024, 0, 0)
+	SCALE1(0, 0, 0)
 	STEP1(32, 0)
 	STEP1_2(96, 4)
 	STEP1_2(160, 8)
@@ -5191,38 +4733,15 @@ avx2GemvQ8_0_group:
 	STEP1_2(352, 20)
 	STEP1_2(416, 24)
 	STEP1_2(480, 28)
-	SCALE1(1040, 0, 32)
+	SCALE1(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
-	STEP1(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
-	STEP1_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
-	STEP1_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
-	STEP1_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
-	STEP1_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
-	STEP1_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
-	STEP1_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
-	STEP1_2(960, 60)
-	SCALE1(1056, 0, 0)
-	STEP1(544, 32)
-	STEP1_2(608, 36)
-	STEP1_2(672, 40)
-	STEP1_2(736, 44)
-	STEP1_2(800, 48)
-	STEP1_2(864, 52)
-	STEP1_2(928, 56)
-	STEP1_2(992, 60)
-	SCALE1(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2GemvQ8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2GemvQ8_0_group
 	MOVQ 8(SP), R12
@@ -5256,6 +4775,9 @@ avx2Small2Q8_0_panel:
 avx2Small2Q8_0_zero:
 	SETUP2(24)
 avx2Small2Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Small2Q8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP2(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -5272,7 +4794,7 @@ avx2Small2Q8_0_group:
 	STEP2_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP2_2(448, 28)
-	SCALE2(1024, 0, 0)
+	SCALE2(0, 0, 0)
 	STEP2(32, 0)
 	STEP2_2(96, 4)
 	STEP2_2(160, 8)
@@ -5281,38 +4803,15 @@ avx2Small2Q8_0_group:
 	STEP2_2(352, 20)
 	STEP2_2(416, 24)
 	STEP2_2(480, 28)
-	SCALE2(1040, 0, 32)
+	SCALE2(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
-	STEP2(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
-	STEP2_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
-	STEP2_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
-	STEP2_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
-	STEP2_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
-	STEP2_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
-	STEP2_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
-	STEP2_2(960, 60)
-	SCALE2(1056, 0, 0)
-	STEP2(544, 32)
-	STEP2_2(608, 36)
-	STEP2_2(672, 40)
-	STEP2_2(736, 44)
-	STEP2_2(800, 48)
-	STEP2_2(864, 52)
-	STEP2_2(928, 56)
-	STEP2_2(992, 60)
-	SCALE2(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small2Q8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Small2Q8_0_group
 	MOVQ 8(SP), R12
@@ -5347,6 +4846,9 @@ avx2Small3Q8_0_panel:
 avx2Small3Q8_0_zero:
 	SETUP2(24)
 avx2Small3Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Small3Q8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP3(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -5363,7 +4865,7 @@ avx2Small3Q8_0_group:
 	STEP3_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP3_2(448, 28)
-	SCALE3(1024, 0, 0)
+	SCALE3(0, 0, 0)
 	STEP3(32, 0)
 	STEP3_2(96, 4)
 	STEP3_2(160, 8)
@@ -5372,38 +4874,15 @@ avx2Small3Q8_0_group:
 	STEP3_2(352, 20)
 	STEP3_2(416, 24)
 	STEP3_2(480, 28)
-	SCALE3(1040, 0, 32)
+	SCALE3(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
-	STEP3(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
-	STEP3_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
-	STEP3_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
-	STEP3_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
-	STEP3_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
-	STEP3_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
-	STEP3_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
-	STEP3_2(960, 60)
-	SCALE3(1056, 0, 0)
-	STEP3(544, 32)
-	STEP3_2(608, 36)
-	STEP3_2(672, 40)
-	STEP3_2(736, 44)
-	STEP3_2(800, 48)
-	STEP3_2(864, 52)
-	STEP3_2(928, 56)
-	STEP3_2(992, 60)
-	SCALE3(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small3Q8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Small3Q8_0_group
 	MOVQ 8(SP), R12
@@ -5433,6 +4912,9 @@ TEXT ·avx2Gemm1Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q8_0_zero:
 	SETUP1(24)
 avx2Gemm1Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm1Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP1(0, 0)
 	PREFETCHT0 16448(DI)
@@ -5449,7 +4931,7 @@ avx2Gemm1Q8_0_group:
 	STEP1_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP1_2(448, 28)
-	SCALE1(1024, 0, 0)
+	SCALE1(0, 0, 0)
 	STEP1(32, 0)
 	STEP1_2(96, 4)
 	STEP1_2(160, 8)
@@ -5458,38 +4940,15 @@ avx2Gemm1Q8_0_group:
 	STEP1_2(352, 20)
 	STEP1_2(416, 24)
 	STEP1_2(480, 28)
-	SCALE1(1040, 0, 32)
+	SCALE1(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP1(512, 32)
-	PREFETCHT0 16960(DI)
-	STEP1_2(576, 36)
-	PREFETCHT0 17024(DI)
-	STEP1_2(640, 40)
-	PREFETCHT0 17088(DI)
-	STEP1_2(704, 44)
-	PREFETCHT0 17152(DI)
-	STEP1_2(768, 48)
-	PREFETCHT0 17216(DI)
-	STEP1_2(832, 52)
-	PREFETCHT0 17280(DI)
-	STEP1_2(896, 56)
-	PREFETCHT0 17344(DI)
-	STEP1_2(960, 60)
-	SCALE1(1056, 0, 0)
-	STEP1(544, 32)
-	STEP1_2(608, 36)
-	STEP1_2(672, 40)
-	STEP1_2(736, 44)
-	STEP1_2(800, 48)
-	STEP1_2(864, 52)
-	STEP1_2(928, 56)
-	STEP1_2(992, 60)
-	SCALE1(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm1Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm1Q8_0_group
 	MOVQ 72(R13), R12
@@ -5516,6 +4975,9 @@ TEXT ·avx2Gemm2Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm2Q8_0_zero:
 	SETUP2(24)
 avx2Gemm2Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm2Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP2(0, 0)
 	PREFETCHT0 16448(DI)
@@ -5532,7 +4994,7 @@ avx2Gemm2Q8_0_group:
 	STEP2_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP2_2(448, 28)
-	SCALE2(1024, 0, 0)
+	SCALE2(0, 0, 0)
 	STEP2(32, 0)
 	STEP2_2(96, 4)
 	STEP2_2(160, 8)
@@ -5541,38 +5003,15 @@ avx2Gemm2Q8_0_group:
 	STEP2_2(352, 20)
 	STEP2_2(416, 24)
 	STEP2_2(480, 28)
-	SCALE2(1040, 0, 32)
+	SCALE2(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP2(512, 32)
-	PREFETCHT0 16960(DI)
-	STEP2_2(576, 36)
-	PREFETCHT0 17024(DI)
-	STEP2_2(640, 40)
-	PREFETCHT0 17088(DI)
-	STEP2_2(704, 44)
-	PREFETCHT0 17152(DI)
-	STEP2_2(768, 48)
-	PREFETCHT0 17216(DI)
-	STEP2_2(832, 52)
-	PREFETCHT0 17280(DI)
-	STEP2_2(896, 56)
-	PREFETCHT0 17344(DI)
-	STEP2_2(960, 60)
-	SCALE2(1056, 0, 0)
-	STEP2(544, 32)
-	STEP2_2(608, 36)
-	STEP2_2(672, 40)
-	STEP2_2(736, 44)
-	STEP2_2(800, 48)
-	STEP2_2(864, 52)
-	STEP2_2(928, 56)
-	STEP2_2(992, 60)
-	SCALE2(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm2Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm2Q8_0_group
 	MOVQ 72(R13), R12
@@ -5600,6 +5039,9 @@ TEXT ·avx2Gemm3Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm3Q8_0_zero:
 	SETUP2(24)
 avx2Gemm3Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm3Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP3(0, 0)
 	PREFETCHT0 16448(DI)
@@ -5616,7 +5058,7 @@ avx2Gemm3Q8_0_group:
 	STEP3_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP3_2(448, 28)
-	SCALE3(1024, 0, 0)
+	SCALE3(0, 0, 0)
 	STEP3(32, 0)
 	STEP3_2(96, 4)
 	STEP3_2(160, 8)
@@ -5625,38 +5067,15 @@ avx2Gemm3Q8_0_group:
 	STEP3_2(352, 20)
 	STEP3_2(416, 24)
 	STEP3_2(480, 28)
-	SCALE3(1040, 0, 32)
+	SCALE3(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP3(512, 32)
-	PREFETCHT0 16960(DI)
-	STEP3_2(576, 36)
-	PREFETCHT0 17024(DI)
-	STEP3_2(640, 40)
-	PREFETCHT0 17088(DI)
-	STEP3_2(704, 44)
-	PREFETCHT0 17152(DI)
-	STEP3_2(768, 48)
-	PREFETCHT0 17216(DI)
-	STEP3_2(832, 52)
-	PREFETCHT0 17280(DI)
-	STEP3_2(896, 56)
-	PREFETCHT0 17344(DI)
-	STEP3_2(960, 60)
-	SCALE3(1056, 0, 0)
-	STEP3(544, 32)
-	STEP3_2(608, 36)
-	STEP3_2(672, 40)
-	STEP3_2(736, 44)
-	STEP3_2(800, 48)
-	STEP3_2(864, 52)
-	STEP3_2(928, 56)
-	STEP3_2(992, 60)
-	SCALE3(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm3Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm3Q8_0_group
 	MOVQ 72(R13), R12
@@ -5705,6 +5124,9 @@ TEXT ·avx2Gemm4Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm4Q8_0_zero:
 	SETUP4(24, 0)
 avx2Gemm4Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm4Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP4(0, 0, 0)
 	PREFETCHT0 16448(DI)
@@ -5721,7 +5143,7 @@ avx2Gemm4Q8_0_group:
 	STEP4_2(384, 24, 24)
 	PREFETCHT0 16832(DI)
 	STEP4_2(448, 28, 28)
-	SCALE4(1024, 0, 0)
+	SCALE4(0, 0, 0)
 	STEP4(32, 0, 0)
 	STEP4_2(96, 4, 4)
 	STEP4_2(160, 8, 8)
@@ -5730,39 +5152,16 @@ avx2Gemm4Q8_0_group:
 	STEP4_2(352, 20, 20)
 	STEP4_2(416, 24, 24)
 	STEP4_2(480, 28, 28)
-	SCALE4(1040, 0, 32)
+	SCALE4(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP4(512, 32, 32)
-	PREFETCHT0 16960(DI)
-	STEP4_2(576, 36, 36)
-	PREFETCHT0 17024(DI)
-	STEP4_2(640, 40, 40)
-	PREFETCHT0 17088(DI)
-	STEP4_2(704, 44, 44)
-	PREFETCHT0 17152(DI)
-	STEP4_2(768, 48, 48)
-	PREFETCHT0 17216(DI)
-	STEP4_2(832, 52, 52)
-	PREFETCHT0 17280(DI)
-	STEP4_2(896, 56, 56)
-	PREFETCHT0 17344(DI)
-	STEP4_2(960, 60, 60)
-	SCALE4(1056, 0, 0)
-	STEP4(544, 32, 32)
-	STEP4_2(608, 36, 36)
-	STEP4_2(672, 40, 40)
-	STEP4_2(736, 44, 44)
-	STEP4_2(800, 48, 48)
-	STEP4_2(864, 52, 52)
-	STEP4_2(928, 56, 56)
-	STEP4_2(992, 60, 60)
-	SCALE4(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
-	ADDQ $64, R11
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R11
+	DECQ R12
+	JNZ avx2Gemm4Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm4Q8_0_group
 	OUTPUTS4(72, 0)
@@ -5831,6 +5230,9 @@ TEXT ·avx2Gemm5Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm5Q8_0_zero:
 	SETUP4(24, 0)
 avx2Gemm5Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm5Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP5(0, 0, 0)
 	PREFETCHT0 16448(DI)
@@ -5847,7 +5249,7 @@ avx2Gemm5Q8_0_group:
 	STEP5_2(384, 24, 24)
 	PREFETCHT0 16832(DI)
 	STEP5_2(448, 28, 28)
-	SCALE5(1024, 0, 0)
+	SCALE5(0, 0, 0)
 	STEP5(32, 0, 0)
 	STEP5_2(96, 4, 4)
 	STEP5_2(160, 8, 8)
@@ -5856,39 +5258,16 @@ avx2Gemm5Q8_0_group:
 	STEP5_2(352, 20, 20)
 	STEP5_2(416, 24, 24)
 	STEP5_2(480, 28, 28)
-	SCALE5(1040, 0, 32)
+	SCALE5(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP5(512, 32, 32)
-	PREFETCHT0 16960(DI)
-	STEP5_2(576, 36, 36)
-	PREFETCHT0 17024(DI)
-	STEP5_2(640, 40, 40)
-	PREFETCHT0 17088(DI)
-	STEP5_2(704, 44, 44)
-	PREFETCHT0 17152(DI)
-	STEP5_2(768, 48, 48)
-	PREFETCHT0 17216(DI)
-	STEP5_2(832, 52, 52)
-	PREFETCHT0 17280(DI)
-	STEP5_2(896, 56, 56)
-	PREFETCHT0 17344(DI)
-	STEP5_2(960, 60, 60)
-	SCALE5(1056, 0, 0)
-	STEP5(544, 32, 32)
-	STEP5_2(608, 36, 36)
-	STEP5_2(672, 40, 40)
-	STEP5_2(736, 44, 44)
-	STEP5_2(800, 48, 48)
-	STEP5_2(864, 52, 52)
-	STEP5_2(928, 56, 56)
-	STEP5_2(992, 60, 60)
-	SCALE5(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
-	ADDQ $64, R11
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R11
+	DECQ R12
+	JNZ avx2Gemm5Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm5Q8_0_group
 	OUTPUTS4(72, 0)
@@ -5967,6 +5346,9 @@ TEXT ·avx2Gemm6Q8_0(SB), NOSPLIT, $0-8
 avx2Gemm6Q8_0_zero:
 	SETUP4(24, 0)
 avx2Gemm6Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm6Q8_0_sub:
 	PREFETCHT0 16384(DI)
 	STEP6(0, 0, 0)
 	PREFETCHT0 16448(DI)
@@ -5983,7 +5365,7 @@ avx2Gemm6Q8_0_group:
 	STEP6_2(384, 24, 24)
 	PREFETCHT0 16832(DI)
 	STEP6_2(448, 28, 28)
-	SCALE6(1024, 0, 0)
+	SCALE6(0, 0, 0)
 	STEP6(32, 0, 0)
 	STEP6_2(96, 4, 4)
 	STEP6_2(160, 8, 8)
@@ -5992,39 +5374,16 @@ avx2Gemm6Q8_0_group:
 	STEP6_2(352, 20, 20)
 	STEP6_2(416, 24, 24)
 	STEP6_2(480, 28, 28)
-	SCALE6(1040, 0, 32)
+	SCALE6(16, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 16896(DI)
-	STEP6(512, 32, 32)
-	PREFETCHT0 16960(DI)
-	STEP6_2(576, 36, 36)
-	PREFETCHT0 17024(DI)
-	STEP6_2(640, 40, 40)
-	PREFETCHT0 17088(DI)
-	STEP6_2(704, 44, 44)
-	PREFETCHT0 17152(DI)
-	STEP6_2(768, 48, 48)
-	PREFETCHT0 17216(DI)
-	STEP6_2(832, 52, 52)
-	PREFETCHT0 17280(DI)
-	STEP6_2(896, 56, 56)
-	PREFETCHT0 17344(DI)
-	STEP6_2(960, 60, 60)
-	SCALE6(1056, 0, 0)
-	STEP6(544, 32, 32)
-	STEP6_2(608, 36, 36)
-	STEP6_2(672, 40, 40)
-	STEP6_2(736, 44, 44)
-	STEP6_2(800, 48, 48)
-	STEP6_2(864, 52, 52)
-	STEP6_2(928, 56, 56)
-	STEP6_2(992, 60, 60)
-	SCALE6(1072, 0, 32)
-	ADDQ R10, DX
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
-	ADDQ $64, R11
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R11
+	DECQ R12
+	JNZ avx2Gemm6Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm6Q8_0_group
 	OUTPUTS4(72, 0)
@@ -6063,7 +5422,7 @@ avx2Gemm6Q8_0_group:
 // 		Y = acc
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf or, of Gemm with
+// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
 // more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
 //
 // Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
@@ -6092,6 +5451,9 @@ avx2GemvQ4_0_panel:
 avx2GemvQ4_0_zero:
 	SETUP1_2(24)
 avx2GemvQ4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2GemvQ4_0_sub:
 	STEP1_3(0, 0)
 	STEP1_4(64, 4)
 	STEP1_4(128, 8)
@@ -6103,28 +5465,17 @@ avx2GemvQ4_0_group:
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
-	SCALE1_2(512, 0)
-	SCALE1_3(528, 0)
+	SCALE1_2(0, 0)
+	SCALE1_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(256, 32)
-	STEP1_4(320, 36)
-	STEP1_4(384, 40)
-	STEP1_4(448, 44)
-	STEP1_5(256, 48)
-	STEP1_5(320, 52)
-	STEP1_5(384, 56)
-	STEP1_5(448, 60)
-	VPMADDWD Y10, Y0, Y0
-	VPMADDWD Y10, Y1, Y1
-	OFFSETS1(0)
-	SCALE1_2(544, 0)
-	SCALE1_3(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2GemvQ4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2GemvQ4_0_group
 	MOVQ 8(SP), R12
@@ -6157,6 +5508,9 @@ avx2Small2Q4_0_panel:
 avx2Small2Q4_0_zero:
 	SETUP2_2(24)
 avx2Small2Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2Small2Q4_0_sub:
 	STEP2_3(0, 0)
 	STEP2_4(64, 4)
 	STEP2_4(128, 8)
@@ -6167,27 +5521,17 @@ avx2Small2Q4_0_group:
 	STEP2_5(192, 28)
 	WIDEN2
 	OFFSETS2(0)
-	SCALE2_2(512, 0)
-	SCALE2_3(528, 0)
+	SCALE2_2(0, 0)
+	SCALE2_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(256, 32)
-	STEP2_4(320, 36)
-	STEP2_4(384, 40)
-	STEP2_4(448, 44)
-	STEP2_5(256, 48)
-	STEP2_5(320, 52)
-	STEP2_5(384, 56)
-	STEP2_5(448, 60)
-	WIDEN2
-	OFFSETS2(0)
-	SCALE2_2(544, 0)
-	SCALE2_3(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small2Q4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Small2Q4_0_group
 	MOVQ 8(SP), R12
@@ -6218,6 +5562,9 @@ avx2Small3Q4_0_panel:
 avx2Small3Q4_0_zero:
 	SETUP2_2(24)
 avx2Small3Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2Small3Q4_0_sub:
 	STEP3_3(0, 0)
 	STEP3_4(64, 4)
 	STEP3_4(128, 8)
@@ -6228,27 +5575,17 @@ avx2Small3Q4_0_group:
 	STEP3_5(192, 28)
 	WIDEN3
 	OFFSETS3(0)
-	SCALE3_2(512, 0)
-	SCALE3_3(528, 0)
+	SCALE3_2(0, 0)
+	SCALE3_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(256, 32)
-	STEP3_4(320, 36)
-	STEP3_4(384, 40)
-	STEP3_4(448, 44)
-	STEP3_5(256, 48)
-	STEP3_5(320, 52)
-	STEP3_5(384, 56)
-	STEP3_5(448, 60)
-	WIDEN3
-	OFFSETS3(0)
-	SCALE3_2(544, 0)
-	SCALE3_3(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small3Q4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Small3Q4_0_group
 	MOVQ 8(SP), R12
@@ -6276,6 +5613,9 @@ TEXT ·avx2Gemm1Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_0_zero:
 	SETUP1_2(24)
 avx2Gemm1Q4_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm1Q4_0_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
@@ -6287,27 +5627,16 @@ avx2Gemm1Q4_0_group:
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
-	SCALE1_2(1024, 0)
-	SCALE1_3(1040, 0)
+	SCALE1_2(0, 0)
+	SCALE1_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_7(704, 44)
-	STEP1_7(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	VPMADDWD Y11, Y0, Y0
-	VPMADDWD Y11, Y1, Y1
-	OFFSETS1(0)
-	SCALE1_2(1056, 0)
-	SCALE1_3(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm1Q4_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm1Q4_0_group
 	MOVQ 72(R13), R12
@@ -6332,6 +5661,9 @@ TEXT ·avx2Gemm2Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm2Q4_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm2Q4_0_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
@@ -6342,26 +5674,16 @@ avx2Gemm2Q4_0_group:
 	STEP2_7(448, 28)
 	WIDEN2_2
 	OFFSETS2(0)
-	SCALE2_2(1024, 0)
-	SCALE2_3(1040, 0)
+	SCALE2_2(0, 0)
+	SCALE2_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_7(704, 44)
-	STEP2_7(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_2
-	OFFSETS2(0)
-	SCALE2_2(1056, 0)
-	SCALE2_3(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm2Q4_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm2Q4_0_group
 	MOVQ 72(R13), R12
@@ -6385,6 +5707,9 @@ TEXT ·avx2Gemm3Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm3Q4_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm3Q4_0_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
@@ -6395,26 +5720,16 @@ avx2Gemm3Q4_0_group:
 	STEP3_7(448, 28)
 	WIDEN3
 	OFFSETS3(0)
-	SCALE3_2(1024, 0)
-	SCALE3_3(1040, 0)
+	SCALE3_2(0, 0)
+	SCALE3_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_7(704, 44)
-	STEP3_7(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3
-	OFFSETS3(0)
-	SCALE3_2(1056, 0)
-	SCALE3_3(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm3Q4_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm3Q4_0_group
 	MOVQ 72(R13), R12
@@ -6432,6 +5747,8 @@ TEXT ·avx2UnpackQ4_0(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ4_0_group:
+	MOVL $2, R12
+avx2UnpackQ4_0_sub:
 	UNPACK(0, 0)
 	UNPACK(64, 64)
 	UNPACK(128, 128)
@@ -6440,21 +5757,16 @@ avx2UnpackQ4_0_group:
 	UNPACK_2(64, 320)
 	UNPACK_2(128, 384)
 	UNPACK_2(192, 448)
-	UNPACK(256, 512)
-	UNPACK(320, 576)
-	UNPACK(384, 640)
-	UNPACK(448, 704)
-	UNPACK_2(256, 768)
-	UNPACK_2(320, 832)
-	UNPACK_2(384, 896)
-	UNPACK_2(448, 960)
-	ADDQ $1024, R8
-	PREFETCHT0 512(DI)(R11*1)
-	VMOVDQU 512(DI), Y12
+	ADDQ $512, R8
+	ADDQ $256, DI
+	DECQ R12
+	JNZ avx2UnpackQ4_0_sub
+	PREFETCHT0 0(DI)(R11*1)
+	VMOVDQU 0(DI), Y12
 	VMOVDQU Y12, 0(R8)
-	VMOVDQU 544(DI), Y12
+	VMOVDQU 32(DI), Y12
 	VMOVDQU Y12, 32(R8)
-	ADDQ $576, DI
+	ADDQ $64, DI
 	ADDQ $64, R8
 	DECQ CX
 	JNZ avx2UnpackQ4_0_group
@@ -6484,6 +5796,9 @@ avx2GemvQ4_1_panel:
 avx2GemvQ4_1_zero:
 	SETUP1_3(24)
 avx2GemvQ4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2GemvQ4_1_sub:
 	STEP1_3(0, 0)
 	STEP1_4(64, 4)
 	STEP1_4(128, 8)
@@ -6494,28 +5809,18 @@ avx2GemvQ4_1_group:
 	STEP1_5(192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
-	SCALE1_4(512, 0, 0)
-	SCALE1_5(528, 0, 0)
+	SCALE1_4(0, 0, 0)
+	SCALE1_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(256, 32)
-	STEP1_4(320, 36)
-	STEP1_4(384, 40)
-	STEP1_4(448, 44)
-	STEP1_5(256, 48)
-	STEP1_5(320, 52)
-	STEP1_5(384, 56)
-	STEP1_5(448, 60)
-	VPMADDWD Y10, Y0, Y0
-	VPMADDWD Y10, Y1, Y1
-	SCALE1_4(544, 0, 0)
-	SCALE1_5(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2GemvQ4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2GemvQ4_1_group
 	MOVQ 8(SP), R12
@@ -6548,6 +5853,9 @@ avx2Small2Q4_1_panel:
 avx2Small2Q4_1_zero:
 	SETUP2_3(24)
 avx2Small2Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2Small2Q4_1_sub:
 	STEP2_3(0, 0)
 	STEP2_4(64, 4)
 	STEP2_4(128, 8)
@@ -6557,27 +5865,18 @@ avx2Small2Q4_1_group:
 	STEP2_5(128, 24)
 	STEP2_5(192, 28)
 	WIDEN2
-	SCALE2_4(512, 0, 0)
-	SCALE2_5(528, 0, 0)
+	SCALE2_4(0, 0, 0)
+	SCALE2_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(256, 32)
-	STEP2_4(320, 36)
-	STEP2_4(384, 40)
-	STEP2_4(448, 44)
-	STEP2_5(256, 48)
-	STEP2_5(320, 52)
-	STEP2_5(384, 56)
-	STEP2_5(448, 60)
-	WIDEN2
-	SCALE2_4(544, 0, 0)
-	SCALE2_5(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small2Q4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Small2Q4_1_group
 	MOVQ 8(SP), R12
@@ -6608,6 +5907,9 @@ avx2Small3Q4_1_panel:
 avx2Small3Q4_1_zero:
 	SETUP2_3(24)
 avx2Small3Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avx2Small3Q4_1_sub:
 	STEP3_3(0, 0)
 	STEP3_4(64, 4)
 	STEP3_4(128, 8)
@@ -6617,27 +5919,18 @@ avx2Small3Q4_1_group:
 	STEP3_5(128, 24)
 	STEP3_5(192, 28)
 	WIDEN3
-	SCALE3_4(512, 0, 0)
-	SCALE3_5(528, 0, 0)
+	SCALE3_4(0, 0, 0)
+	SCALE3_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(256, 32)
-	STEP3_4(320, 36)
-	STEP3_4(384, 40)
-	STEP3_4(448, 44)
-	STEP3_5(256, 48)
-	STEP3_5(320, 52)
-	STEP3_5(384, 56)
-	STEP3_5(448, 60)
-	WIDEN3
-	SCALE3_4(544, 0, 0)
-	SCALE3_5(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small3Q4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Small3Q4_1_group
 	MOVQ 8(SP), R12
@@ -6665,6 +5958,9 @@ TEXT ·avx2Gemm1Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q4_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm1Q4_1_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
@@ -6675,26 +5971,16 @@ avx2Gemm1Q4_1_group:
 	STEP1_7(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
-	SCALE1_4(1024, 0, 0)
-	SCALE1_5(1040, 0, 0)
+	SCALE1_4(0, 0, 0)
+	SCALE1_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_7(704, 44)
-	STEP1_7(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	VPMADDWD Y11, Y0, Y0
-	VPMADDWD Y11, Y1, Y1
-	SCALE1_4(1056, 0, 0)
-	SCALE1_5(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm1Q4_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm1Q4_1_group
 	MOVQ 72(R13), R12
@@ -6719,6 +6005,9 @@ TEXT ·avx2Gemm2Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm2Q4_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm2Q4_1_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
@@ -6728,25 +6017,16 @@ avx2Gemm2Q4_1_group:
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_2
-	SCALE2_4(1024, 0, 0)
-	SCALE2_5(1040, 0, 0)
+	SCALE2_4(0, 0, 0)
+	SCALE2_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_7(704, 44)
-	STEP2_7(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_2
-	SCALE2_4(1056, 0, 0)
-	SCALE2_5(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm2Q4_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm2Q4_1_group
 	MOVQ 72(R13), R12
@@ -6770,6 +6050,9 @@ TEXT ·avx2Gemm3Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm3Q4_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm3Q4_1_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
@@ -6779,25 +6062,16 @@ avx2Gemm3Q4_1_group:
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3
-	SCALE3_4(1024, 0, 0)
-	SCALE3_5(1040, 0, 0)
+	SCALE3_4(0, 0, 0)
+	SCALE3_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_7(704, 44)
-	STEP3_7(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3
-	SCALE3_4(1056, 0, 0)
-	SCALE3_5(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm3Q4_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm3Q4_1_group
 	MOVQ 72(R13), R12
@@ -6815,6 +6089,8 @@ TEXT ·avx2UnpackQ4_1(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ4_1_group:
+	MOVL $2, R12
+avx2UnpackQ4_1_sub:
 	UNPACK(0, 0)
 	UNPACK(64, 64)
 	UNPACK(128, 128)
@@ -6823,26 +6099,21 @@ avx2UnpackQ4_1_group:
 	UNPACK_2(64, 320)
 	UNPACK_2(128, 384)
 	UNPACK_2(192, 448)
-	UNPACK(256, 512)
-	UNPACK(320, 576)
-	UNPACK(384, 640)
-	UNPACK(448, 704)
-	UNPACK_2(256, 768)
-	UNPACK_2(320, 832)
-	UNPACK_2(384, 896)
-	UNPACK_2(448, 960)
-	ADDQ $1024, R8
-	PREFETCHT0 512(DI)(R11*1)
-	VMOVDQU 512(DI), Y12
+	ADDQ $512, R8
+	ADDQ $256, DI
+	DECQ R12
+	JNZ avx2UnpackQ4_1_sub
+	PREFETCHT0 0(DI)(R11*1)
+	VMOVDQU 0(DI), Y12
 	VMOVDQU Y12, 0(R8)
-	VMOVDQU 544(DI), Y12
+	VMOVDQU 32(DI), Y12
 	VMOVDQU Y12, 32(R8)
-	PREFETCHT0 576(DI)(R11*1)
-	VMOVDQU 576(DI), Y12
+	PREFETCHT0 64(DI)(R11*1)
+	VMOVDQU 64(DI), Y12
 	VMOVDQU Y12, 64(R8)
-	VMOVDQU 608(DI), Y12
+	VMOVDQU 96(DI), Y12
 	VMOVDQU Y12, 96(R8)
-	ADDQ $640, DI
+	ADDQ $128, DI
 	ADDQ $128, R8
 	DECQ CX
 	JNZ avx2UnpackQ4_1_group
@@ -6873,7 +6144,11 @@ avx2GemvQ5_0_panel:
 avx2GemvQ5_0_zero:
 	SETUP1_2(24)
 avx2GemvQ5_0_group:
-	STEP1_8(0, 0)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2GemvQ5_0_sub:
+	STEP1_8(0, 0, 0)
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -6883,29 +6158,21 @@ avx2GemvQ5_0_group:
 	STEP1_15(192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
-	SCALE1_2(640, 0)
-	SCALE1_3(656, 0)
+	SCALE1_2(0, 0)
+	SCALE1_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_16(256, 32)
-	STEP1_9(320, 36)
-	STEP1_10(384, 40)
-	STEP1_11(448, 44)
-	STEP1_12(256, 48)
-	STEP1_13(320, 52)
-	STEP1_14(384, 56)
-	STEP1_15(448, 60)
-	WIDEN1_3
-	OFFSETS1(0)
-	SCALE1_2(672, 0)
-	SCALE1_3(688, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2GemvQ5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avx2GemvQ5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -6939,39 +6206,35 @@ avx2Small2Q5_0_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_0_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_10(128, 8)
-	STEP2_11(192, 12)
-	STEP2_12(0, 16)
-	STEP2_13(64, 20)
-	STEP2_14(128, 24)
-	STEP2_15(192, 28)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2Small2Q5_0_sub:
+	STEP2_8(0, 0, 0)
+	STEP2_9(64, 0, 4)
+	STEP2_10(128, 0, 8)
+	STEP2_11(192, 0, 12)
+	STEP2_12(0, 0, 16)
+	STEP2_13(64, 0, 20)
+	STEP2_14(128, 0, 24)
+	STEP2_15(192, 0, 28)
 	WIDEN2_3
 	OFFSETS2(0)
-	SCALE2_6(640, 0, 0)
-	SCALE2_7(656, 0, 32)
+	SCALE2_6(0, 0, 0)
+	SCALE2_7(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_16(256, 32)
-	STEP2_17(320, 36)
-	STEP2_18(384, 40)
-	STEP2_19(448, 44)
-	STEP2_20(256, 48)
-	STEP2_21(320, 52)
-	STEP2_22(384, 56)
-	STEP2_23(448, 60)
-	WIDEN2_3
-	OFFSETS2(0)
-	SCALE2_6(672, 0, 0)
-	SCALE2_7(688, 0, 32)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small2Q5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avx2Small2Q5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2_3(0, 0)
@@ -7002,39 +6265,35 @@ avx2Small3Q5_0_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_0_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_10(128, 8)
-	STEP3_11(192, 12)
-	STEP3_12(0, 16)
-	STEP3_13(64, 20)
-	STEP3_14(128, 24)
-	STEP3_15(192, 28)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2Small3Q5_0_sub:
+	STEP3_8(0, 0, 0)
+	STEP3_9(64, 0, 4)
+	STEP3_10(128, 0, 8)
+	STEP3_11(192, 0, 12)
+	STEP3_12(0, 0, 16)
+	STEP3_13(64, 0, 20)
+	STEP3_14(128, 0, 24)
+	STEP3_15(192, 0, 28)
 	WIDEN3_2
 	OFFSETS3(0)
-	SCALE3_6(640, 0, 0)
-	SCALE3_7(656, 0, 32)
+	SCALE3_6(0, 0, 0)
+	SCALE3_7(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_16(256, 32)
-	STEP3_17(320, 36)
-	STEP3_18(384, 40)
-	STEP3_19(448, 44)
-	STEP3_20(256, 48)
-	STEP3_21(320, 52)
-	STEP3_22(384, 56)
-	STEP3_23(448, 60)
-	WIDEN3_2
-	OFFSETS3(0)
-	SCALE3_6(672, 0, 0)
-	SCALE3_7(688, 0, 32)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small3Q5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avx2Small3Q5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3_3(0, 0)
@@ -7060,36 +6319,29 @@ TEXT ·avx2Gemm1Q5_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q5_0_zero:
 	SETUP1_2(24)
 avx2Gemm1Q5_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm1Q5_0_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_17(192, 12)
+	STEP1_16(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
 	STEP1_7(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
-	SCALE1_2(1024, 0)
-	SCALE1_3(1040, 0)
+	SCALE1_2(0, 0)
+	SCALE1_3(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_17(704, 44)
-	STEP1_6(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	WIDEN1_4
-	OFFSETS1(0)
-	SCALE1_2(1056, 0)
-	SCALE1_3(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm1Q5_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm1Q5_0_group
 	MOVQ 72(R13), R12
@@ -7116,36 +6368,29 @@ avx2Gemm2Q5_0_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Gemm2Q5_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm2Q5_0_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_24(192, 12)
+	STEP2_16(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
-	SCALE2_6(1024, 0, 0)
-	SCALE2_7(1040, 0, 32)
+	SCALE2_6(0, 0, 0)
+	SCALE2_7(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_24(704, 44)
-	STEP2_6(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_4
-	OFFSETS2(0)
-	SCALE2_6(1056, 0, 0)
-	SCALE2_7(1072, 0, 32)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm2Q5_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm2Q5_0_group
 	MOVQ 72(R13), R12
@@ -7171,36 +6416,29 @@ avx2Gemm3Q5_0_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Gemm3Q5_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm3Q5_0_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_24(192, 12)
+	STEP3_16(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
-	SCALE3_6(1024, 0, 0)
-	SCALE3_7(1040, 0, 32)
+	SCALE3_6(0, 0, 0)
+	SCALE3_7(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_24(704, 44)
-	STEP3_6(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3_2
-	OFFSETS3(0)
-	SCALE3_6(1056, 0, 0)
-	SCALE3_7(1072, 0, 32)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm3Q5_0_sub
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avx2Gemm3Q5_0_group
 	MOVQ 72(R13), R12
@@ -7219,7 +6457,10 @@ TEXT ·avx2UnpackQ5_0(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ5_0_group:
-	UNPACK_3(0, 0)
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2UnpackQ5_0_sub:
+	UNPACK_3(0, 0, 0)
 	UNPACK_4(64, 64)
 	UNPACK_5(128, 128)
 	UNPACK_6(192, 192)
@@ -7227,21 +6468,17 @@ avx2UnpackQ5_0_group:
 	UNPACK_8(64, 320)
 	UNPACK_9(128, 384)
 	UNPACK_10(192, 448)
-	UNPACK_11(256, 512)
-	UNPACK_4(320, 576)
-	UNPACK_5(384, 640)
-	UNPACK_6(448, 704)
-	UNPACK_7(256, 768)
-	UNPACK_8(320, 832)
-	UNPACK_9(384, 896)
-	UNPACK_10(448, 960)
-	ADDQ $1024, R8
-	PREFETCHT0 640(DI)(R11*1)
-	VMOVDQU 640(DI), Y12
+	ADDQ $512, R8
+	ADDQ $64, R13
+	ADDQ $256, DI
+	DECQ R12
+	JNZ avx2UnpackQ5_0_sub
+	PREFETCHT0 128(DI)(R11*1)
+	VMOVDQU 128(DI), Y12
 	VMOVDQU Y12, 0(R8)
-	VMOVDQU 672(DI), Y12
+	VMOVDQU 160(DI), Y12
 	VMOVDQU Y12, 32(R8)
-	ADDQ $704, DI
+	ADDQ $192, DI
 	ADDQ $64, R8
 	DECQ CX
 	JNZ avx2UnpackQ5_0_group
@@ -7272,7 +6509,11 @@ avx2GemvQ5_1_panel:
 avx2GemvQ5_1_zero:
 	SETUP1_3(24)
 avx2GemvQ5_1_group:
-	STEP1_8(0, 0)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2GemvQ5_1_sub:
+	STEP1_8(0, 0, 0)
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -7281,29 +6522,22 @@ avx2GemvQ5_1_group:
 	STEP1_14(128, 24)
 	STEP1_15(192, 28)
 	WIDEN1_3
-	SCALE1_4(640, 0, 0)
-	SCALE1_5(656, 0, 0)
+	SCALE1_4(0, 0, 0)
+	SCALE1_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_16(256, 32)
-	STEP1_9(320, 36)
-	STEP1_10(384, 40)
-	STEP1_11(448, 44)
-	STEP1_12(256, 48)
-	STEP1_13(320, 52)
-	STEP1_14(384, 56)
-	STEP1_15(448, 60)
-	WIDEN1_3
-	SCALE1_4(672, 0, 0)
-	SCALE1_5(688, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2GemvQ5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avx2GemvQ5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -7337,38 +6571,35 @@ avx2Small2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Small2Q5_1_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_10(128, 8)
-	STEP2_11(192, 12)
-	STEP2_12(0, 16)
-	STEP2_13(64, 20)
-	STEP2_14(128, 24)
-	STEP2_15(192, 28)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2Small2Q5_1_sub:
+	STEP2_8(0, 0, 0)
+	STEP2_9(64, 0, 4)
+	STEP2_10(128, 0, 8)
+	STEP2_11(192, 0, 12)
+	STEP2_12(0, 0, 16)
+	STEP2_13(64, 0, 20)
+	STEP2_14(128, 0, 24)
+	STEP2_15(192, 0, 28)
 	WIDEN2_3
-	SCALE2_8(640, 0, 0, 0)
-	SCALE2_9(656, 0, 32, 0)
+	SCALE2_8(0, 0, 0, 0)
+	SCALE2_9(16, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_16(256, 32)
-	STEP2_17(320, 36)
-	STEP2_18(384, 40)
-	STEP2_19(448, 44)
-	STEP2_20(256, 48)
-	STEP2_21(320, 52)
-	STEP2_22(384, 56)
-	STEP2_23(448, 60)
-	WIDEN2_3
-	SCALE2_8(672, 0, 0, 0)
-	SCALE2_9(688, 0, 32, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small2Q5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avx2Small2Q5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2_3(0, 0)
@@ -7399,38 +6630,35 @@ avx2Small3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Small3Q5_1_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_10(128, 8)
-	STEP3_11(192, 12)
-	STEP3_12(0, 16)
-	STEP3_13(64, 20)
-	STEP3_14(128, 24)
-	STEP3_15(192, 28)
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2Small3Q5_1_sub:
+	STEP3_8(0, 0, 0)
+	STEP3_9(64, 0, 4)
+	STEP3_10(128, 0, 8)
+	STEP3_11(192, 0, 12)
+	STEP3_12(0, 0, 16)
+	STEP3_13(64, 0, 20)
+	STEP3_14(128, 0, 24)
+	STEP3_15(192, 0, 28)
 	WIDEN3_2
-	SCALE3_8(640, 0, 0, 0)
-	SCALE3_9(656, 0, 32, 0)
+	SCALE3_8(0, 0, 0, 0)
+	SCALE3_9(16, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_16(256, 32)
-	STEP3_17(320, 36)
-	STEP3_18(384, 40)
-	STEP3_19(448, 44)
-	STEP3_20(256, 48)
-	STEP3_21(320, 52)
-	STEP3_22(384, 56)
-	STEP3_23(448, 60)
-	WIDEN3_2
-	SCALE3_8(672, 0, 0, 0)
-	SCALE3_9(688, 0, 32, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Small3Q5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avx2Small3Q5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3_3(0, 0)
@@ -7456,34 +6684,28 @@ TEXT ·avx2Gemm1Q5_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q5_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm1Q5_1_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_17(192, 12)
+	STEP1_16(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
 	STEP1_7(448, 28)
 	WIDEN1_4
-	SCALE1_4(1024, 0, 0)
-	SCALE1_5(1040, 0, 0)
+	SCALE1_4(0, 0, 0)
+	SCALE1_5(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_17(704, 44)
-	STEP1_6(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	WIDEN1_4
-	SCALE1_4(1056, 0, 0)
-	SCALE1_5(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm1Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm1Q5_1_group
 	MOVQ 72(R13), R12
@@ -7510,34 +6732,28 @@ avx2Gemm2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Gemm2Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm2Q5_1_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_24(192, 12)
+	STEP2_16(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_4
-	SCALE2_8(1024, 0, 0, 0)
-	SCALE2_9(1040, 0, 32, 0)
+	SCALE2_8(0, 0, 0, 0)
+	SCALE2_9(16, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_24(704, 44)
-	STEP2_6(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_4
-	SCALE2_8(1056, 0, 0, 0)
-	SCALE2_9(1072, 0, 32, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm2Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm2Q5_1_group
 	MOVQ 72(R13), R12
@@ -7563,34 +6779,28 @@ avx2Gemm3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Gemm3Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avx2Gemm3Q5_1_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_24(192, 12)
+	STEP3_16(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3_2
-	SCALE3_8(1024, 0, 0, 0)
-	SCALE3_9(1040, 0, 32, 0)
+	SCALE3_8(0, 0, 0, 0)
+	SCALE3_9(16, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_24(704, 44)
-	STEP3_6(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3_2
-	SCALE3_8(1056, 0, 0, 0)
-	SCALE3_9(1072, 0, 32, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avx2Gemm3Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avx2Gemm3Q5_1_group
 	MOVQ 72(R13), R12
@@ -7609,7 +6819,10 @@ TEXT ·avx2UnpackQ5_1(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ5_1_group:
-	UNPACK_3(0, 0)
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avx2UnpackQ5_1_sub:
+	UNPACK_3(0, 0, 0)
 	UNPACK_4(64, 64)
 	UNPACK_5(128, 128)
 	UNPACK_6(192, 192)
@@ -7617,26 +6830,22 @@ avx2UnpackQ5_1_group:
 	UNPACK_8(64, 320)
 	UNPACK_9(128, 384)
 	UNPACK_10(192, 448)
-	UNPACK_11(256, 512)
-	UNPACK_4(320, 576)
-	UNPACK_5(384, 640)
-	UNPACK_6(448, 704)
-	UNPACK_7(256, 768)
-	UNPACK_8(320, 832)
-	UNPACK_9(384, 896)
-	UNPACK_10(448, 960)
-	ADDQ $1024, R8
-	PREFETCHT0 640(DI)(R11*1)
-	VMOVDQU 640(DI), Y12
+	ADDQ $512, R8
+	ADDQ $64, R13
+	ADDQ $256, DI
+	DECQ R12
+	JNZ avx2UnpackQ5_1_sub
+	PREFETCHT0 128(DI)(R11*1)
+	VMOVDQU 128(DI), Y12
 	VMOVDQU Y12, 0(R8)
-	VMOVDQU 672(DI), Y12
+	VMOVDQU 160(DI), Y12
 	VMOVDQU Y12, 32(R8)
-	PREFETCHT0 704(DI)(R11*1)
-	VMOVDQU 704(DI), Y12
+	PREFETCHT0 192(DI)(R11*1)
+	VMOVDQU 192(DI), Y12
 	VMOVDQU Y12, 64(R8)
-	VMOVDQU 736(DI), Y12
+	VMOVDQU 224(DI), Y12
 	VMOVDQU Y12, 96(R8)
-	ADDQ $768, DI
+	ADDQ $256, DI
 	ADDQ $128, R8
 	DECQ CX
 	JNZ avx2UnpackQ5_1_group
@@ -7926,7 +7135,7 @@ avx2Gemm1Q4_K_group:
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm1Q4_K_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
@@ -7940,21 +7149,9 @@ avx2Gemm1Q4_K_sub:
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_6(0)
 	SCALE1_7(8)
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_7(704, 44)
-	STEP1_7(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	VPMADDWD Y11, Y0, Y0
-	VPMADDWD Y11, Y1, Y1
-	SCALE1_6(16)
-	SCALE1_7(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm1Q4_K_sub
 	SCALEALL1(0, 0, 0, 0)
@@ -7989,7 +7186,7 @@ avx2Gemm2Q4_K_zero:
 avx2Gemm2Q4_K_group:
 	ZERO2
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm2Q4_K_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
@@ -8002,20 +7199,9 @@ avx2Gemm2Q4_K_sub:
 	WIDEN2_2
 	SCALE2_10(0)
 	SCALE2_11(8)
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_7(704, 44)
-	STEP2_7(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_2
-	SCALE2_10(16)
-	SCALE2_11(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm2Q4_K_sub
 	SCALEALL2(0, 0, 0, 0)
@@ -8050,7 +7236,7 @@ avx2Gemm3Q4_K_zero:
 avx2Gemm3Q4_K_group:
 	ZERO3
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm3Q4_K_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
@@ -8063,20 +7249,9 @@ avx2Gemm3Q4_K_sub:
 	WIDEN3
 	SCALE3_10(0)
 	SCALE3_11(8)
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_7(704, 44)
-	STEP3_7(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3
-	SCALE3_10(16)
-	SCALE3_11(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm3Q4_K_sub
 	SCALEALL3(0, 0, 0, 0)
@@ -8101,7 +7276,6 @@ TEXT ·avx2UnpackQ4_K(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ4_K_group:
-	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2UnpackQ4_K_sub:
 	UNPACK(0, 0)
@@ -8189,21 +7363,7 @@ avx2GemvQ5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2GemvQ5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y8
-	VPSLLW $4, Y8, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 32(DI), Y11, Y13
-	VMOVDQU 32(R13), Y7
-	VPSLLW $4, Y7, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPMADDUBSW Y14, Y12, Y0
-	VPMADDUBSW Y14, Y13, Y1
+	STEP1_8(0, 0, 0)
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -8397,91 +7557,10 @@ avx2Small2Q5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small2Q5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 32(DI), Y11, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPMADDUBSW Y14, Y12, Y0
-	VPMADDUBSW Y14, Y13, Y1
-	VPBROADCASTD 0(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y2
-	VPMADDUBSW Y14, Y13, Y3
-	PREFETCHT0 64(DI)(R11*1)
-	VPAND 64(DI), Y11, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 96(DI), Y11, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 4(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 4(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	PREFETCHT0 128(DI)(R11*1)
-	VPAND 128(DI), Y11, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 160(DI), Y11, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 8(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 8(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	PREFETCHT0 192(DI)(R11*1)
-	VPAND 192(DI), Y11, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 224(DI), Y11, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 12(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPMADDWD Y9, Y0, Y4
-	VPMADDWD Y9, Y1, Y5
-	VPBROADCASTD 12(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPMADDWD Y9, Y2, Y6
-	VPMADDWD Y9, Y3, Y7
+	STEP2_8(0, 0, 0)
+	STEP2_9(64, 0, 4)
+	STEP2_10(128, 0, 8)
+	STEP2_11(192, 0, 12)
 	PREFETCHT0 256(DI)(R11*1)
 	VPAND 256(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
@@ -8660,96 +7739,10 @@ avx2Small2Q5_K_sub:
 	VPADDW Y14, Y3, Y3
 	VPMADDWD Y9, Y2, Y6
 	VPMADDWD Y9, Y3, Y7
-	VMOVDQU 256(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y11, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 288(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y11, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 48(SI), Y14
-	VPMADDUBSW Y14, Y12, Y0
-	VPMADDUBSW Y14, Y13, Y1
-	VPBROADCASTD 48(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y2
-	VPMADDUBSW Y14, Y13, Y3
-	VMOVDQU 320(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y11, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 352(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y11, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 52(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 52(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VMOVDQU 384(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y11, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 416(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y11, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 56(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 56(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VMOVDQU 448(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y11, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 480(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y11, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND Y10, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 60(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 60(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
+	STEP2_12(256, 64, 48)
+	STEP2_13(320, 64, 52)
+	STEP2_14(384, 64, 56)
+	STEP2_15(448, 64, 60)
 	WIDEN2_3
 	SCALE2_12(16, 512)
 	SCALE2_13(24, 544)
@@ -8808,119 +7801,10 @@ avx2Small3Q5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small3Q5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	VMOVDQU 0(DI), Y12
-	VPAND c0f<>(SB), Y12, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 32(DI), Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPMADDUBSW Y14, Y12, Y0
-	VPMADDUBSW Y14, Y13, Y1
-	VPBROADCASTD 0(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y2
-	VPMADDUBSW Y14, Y13, Y3
-	VPBROADCASTD 0(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y4
-	VPMADDUBSW Y14, Y13, Y5
-	PREFETCHT0 64(DI)(R11*1)
-	VMOVDQU 64(DI), Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 96(DI), Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 4(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 4(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 4(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
-	PREFETCHT0 128(DI)(R11*1)
-	VMOVDQU 128(DI), Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 160(DI), Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 8(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 8(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 8(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
-	PREFETCHT0 192(DI)(R11*1)
-	VMOVDQU 192(DI), Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 224(DI), Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 12(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPMADDWD c0001<>(SB), Y0, Y6
-	VPMADDWD c0001<>(SB), Y1, Y7
-	VPBROADCASTD 12(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPMADDWD c0001<>(SB), Y2, Y8
-	VPMADDWD c0001<>(SB), Y3, Y9
-	VPBROADCASTD 12(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
-	VPMADDWD c0001<>(SB), Y4, Y10
-	VPMADDWD c0001<>(SB), Y5, Y11
+	STEP3_8(0, 0, 0)
+	STEP3_9(64, 0, 4)
+	STEP3_10(128, 0, 8)
+	STEP3_11(192, 0, 12)
 	PREFETCHT0 256(DI)(R11*1)
 	VMOVDQU 256(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -9145,114 +8029,10 @@ avx2Small3Q5_K_sub:
 	VPADDW Y14, Y5, Y5
 	VPMADDWD c0001<>(SB), Y4, Y10
 	VPMADDWD c0001<>(SB), Y5, Y11
-	VMOVDQU 256(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 288(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 48(SI), Y14
-	VPMADDUBSW Y14, Y12, Y0
-	VPMADDUBSW Y14, Y13, Y1
-	VPBROADCASTD 48(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y2
-	VPMADDUBSW Y14, Y13, Y3
-	VPBROADCASTD 48(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y4
-	VPMADDUBSW Y14, Y13, Y5
-	VMOVDQU 320(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 352(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 52(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 52(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 52(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
-	VMOVDQU 384(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 416(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 56(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 56(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 56(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
-	VMOVDQU 448(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 480(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND c0f<>(SB), Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 60(SI), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y0, Y0
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 60(SI)(AX*1), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y2, Y2
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 60(SI)(AX*2), Y14
-	VPMADDUBSW Y14, Y12, Y15
-	VPADDW Y15, Y4, Y4
-	VPMADDUBSW Y14, Y13, Y14
-	VPADDW Y14, Y5, Y5
+	STEP3_12(256, 64, 48)
+	STEP3_13(320, 64, 52)
+	STEP3_14(384, 64, 56)
+	STEP3_15(448, 64, 60)
 	WIDEN3_2
 	SCALE3_12(16, 512)
 	SCALE3_13(24, 544)
@@ -9306,12 +8086,12 @@ avx2Gemm1Q5_K_group:
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm1Q5_K_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_17(192, 12)
+	STEP1_16(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
@@ -9319,20 +8099,9 @@ avx2Gemm1Q5_K_sub:
 	WIDEN1_4
 	SCALE1_6(0)
 	SCALE1_7(8)
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_17(704, 44)
-	STEP1_6(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
-	WIDEN1_4
-	SCALE1_6(16)
-	SCALE1_7(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm1Q5_K_sub
 	SCALEALL1(0, 0, 0, 0)
@@ -9368,12 +8137,12 @@ avx2Gemm2Q5_K_group:
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm2Q5_K_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_24(192, 12)
+	STEP2_16(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
@@ -9381,20 +8150,9 @@ avx2Gemm2Q5_K_sub:
 	WIDEN2_4
 	SCALE2_12(0, 512)
 	SCALE2_13(8, 544)
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_24(704, 44)
-	STEP2_6(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
-	WIDEN2_4
-	SCALE2_12(16, 512)
-	SCALE2_13(24, 544)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm2Q5_K_sub
 	SCALEALL2_3(0, 0, 512, 0)
@@ -9430,12 +8188,12 @@ avx2Gemm3Q5_K_group:
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avx2Gemm3Q5_K_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_24(192, 12)
+	STEP3_16(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
@@ -9443,20 +8201,9 @@ avx2Gemm3Q5_K_sub:
 	WIDEN3_2
 	SCALE3_12(0, 512)
 	SCALE3_13(8, 544)
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_24(704, 44)
-	STEP3_6(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
-	WIDEN3_2
-	SCALE3_12(16, 512)
-	SCALE3_13(24, 544)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avx2Gemm3Q5_K_sub
 	SCALEALL3_3(0, 0, 512, 0)
@@ -9482,28 +8229,14 @@ TEXT ·avx2UnpackQ5_K(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ5_K_group:
-	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2UnpackQ5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y15, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y10
-	VPSLLW $4, Y10, Y13
-	VPAND Y11, Y13, Y13
-	VPOR Y13, Y12, Y12
-	VMOVDQU Y12, 0(R8)
-	VPAND 32(DI), Y15, Y12
-	VMOVDQU 32(R13), Y9
-	VPSLLW $4, Y9, Y13
-	VPAND Y11, Y13, Y13
-	VPOR Y13, Y12, Y12
-	VMOVDQU Y12, 32(R8)
+	UNPACK_3(0, 0, 0)
 	UNPACK_4(64, 64)
 	UNPACK_5(128, 128)
 	UNPACK_6(192, 192)
-	UNPACK_13(256, 256)
+	UNPACK_11(256, 256)
 	PREFETCHT0 320(DI)(R11*1)
 	VPAND 320(DI), Y15, Y12
 	VPSRLW $1, Y10, Y13
@@ -9568,7 +8301,7 @@ avx2UnpackQ5_K_sub:
 	VPAND Y11, Y13, Y13
 	VPOR Y13, Y12, Y12
 	VMOVDQU Y12, 608(R8)
-	UNPACK_19(128, 640)
+	UNPACK_17(128, 640)
 	VMOVDQU 192(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y15, Y12, Y12
@@ -9657,14 +8390,14 @@ avx2GemvQ6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2GemvQ6_K_sub:
-	STEP1_28(0, 0)
-	STEP1_29(64, 8)
+	STEP1_26(0, 0)
+	STEP1_27(64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(0, 512)
 	SCALE1_9(8, 544)
-	STEP1_28(192, 16)
-	STEP1_29(256, 24)
+	STEP1_26(192, 16)
+	STEP1_27(256, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(16, 512)
@@ -9722,14 +8455,14 @@ avx2Small2Q6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2Small2Q6_K_sub:
-	STEP2_42(0, 0)
-	STEP2_43(64, 8)
+	STEP2_26(0, 0)
+	STEP2_27(64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(0, 512)
 	SCALE2_15(8, 544)
-	STEP2_42(192, 16)
-	STEP2_43(256, 24)
+	STEP2_26(192, 16)
+	STEP2_27(256, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(16, 512)
@@ -9787,14 +8520,14 @@ avx2Small3Q6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2Small3Q6_K_sub:
-	STEP3_42(0, 0)
-	STEP3_43(64, 8)
+	STEP3_26(0, 0)
+	STEP3_27(64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_42(192, 16)
-	STEP3_43(256, 24)
+	STEP3_26(192, 16)
+	STEP3_27(256, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(16, 512)
@@ -9849,14 +8582,14 @@ avx2Gemm1Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q6_K_sub:
-	STEP1_30(0, 0)
-	STEP1_31(128, 8)
+	STEP1_28(0, 0)
+	STEP1_29(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(0, 512)
 	SCALE1_9(8, 544)
-	STEP1_30(256, 16)
-	STEP1_31(384, 24)
+	STEP1_28(256, 16)
+	STEP1_29(384, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(16, 512)
@@ -9900,14 +8633,14 @@ avx2Gemm2Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q6_K_sub:
-	STEP2_44(0, 0)
-	STEP2_45(128, 8)
+	STEP2_28(0, 0)
+	STEP2_29(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(0, 512)
 	SCALE2_15(8, 544)
-	STEP2_44(256, 16)
-	STEP2_45(384, 24)
+	STEP2_28(256, 16)
+	STEP2_29(384, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(16, 512)
@@ -9952,14 +8685,14 @@ avx2Gemm3Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q6_K_sub:
-	STEP3_44(0, 0)
-	STEP3_45(128, 8)
+	STEP3_28(0, 0)
+	STEP3_29(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_44(256, 16)
-	STEP3_45(384, 24)
+	STEP3_28(256, 16)
+	STEP3_29(384, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(16, 512)
@@ -9991,16 +8724,15 @@ TEXT ·avx2UnpackQ6_K(SB), NOSPLIT, $0-8
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackQ6_K_group:
-	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2UnpackQ6_K_sub:
-	UNPACK_21(0, 0)
-	UNPACK_19(0, 64)
-	UNPACK_13(64, 128)
+	UNPACK_19(0, 0)
+	UNPACK_17(0, 64)
+	UNPACK_11(64, 128)
 	UNPACK_9(64, 192)
-	UNPACK_21(192, 256)
-	UNPACK_19(192, 320)
-	UNPACK_13(256, 384)
+	UNPACK_19(192, 256)
+	UNPACK_17(192, 320)
+	UNPACK_11(256, 384)
 	UNPACK_9(256, 448)
 	ADDQ $512, R8
 	ADDQ $384, DI
@@ -10069,16 +8801,16 @@ avx2GemvQ2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2GemvQ2_K_sub:
-	STEP1_32(0, 0)
-	STEP1_33(4)
-	STEP1_34(8)
-	STEP1_35(12)
+	STEP1_30(0, 0)
+	STEP1_31(4)
+	STEP1_32(8)
+	STEP1_33(12)
 	SCALES1(0)
 	SCALE1_10
-	STEP1_32(64, 16)
-	STEP1_33(20)
-	STEP1_34(24)
-	STEP1_35(28)
+	STEP1_30(64, 16)
+	STEP1_31(20)
+	STEP1_32(24)
+	STEP1_33(28)
 	SCALES1(16)
 	SCALE1_10
 	ADDQ $32, BX
@@ -10160,16 +8892,16 @@ avx2Small2Q2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2Small2Q2_K_sub:
-	STEP2_46(0, 0)
-	STEP2_47(4)
-	STEP2_48(8)
-	STEP2_49(12)
+	STEP2_30(0, 0)
+	STEP2_31(4)
+	STEP2_32(8)
+	STEP2_33(12)
 	SCALES1(0)
 	SCALE2_16
-	STEP2_46(64, 16)
-	STEP2_47(20)
-	STEP2_48(24)
-	STEP2_49(28)
+	STEP2_30(64, 16)
+	STEP2_31(20)
+	STEP2_32(24)
+	STEP2_33(28)
 	SCALES1(16)
 	SCALE2_16
 	ADDQ $32, BX
@@ -10259,16 +8991,16 @@ avx2Small3Q2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2Small3Q2_K_sub:
-	STEP3_46(0, 0)
-	STEP3_47(0, 4)
-	STEP3_48(0, 8)
-	STEP3_49(0, 12)
+	STEP3_30(0, 0)
+	STEP3_31(0, 4)
+	STEP3_32(0, 8)
+	STEP3_33(0, 12)
 	SCALES3(0)
 	SCALE3_16
-	STEP3_46(64, 16)
-	STEP3_47(64, 20)
-	STEP3_48(64, 24)
-	STEP3_49(64, 28)
+	STEP3_30(64, 16)
+	STEP3_31(64, 20)
+	STEP3_32(64, 24)
+	STEP3_33(64, 28)
 	SCALES3(16)
 	SCALE3_16
 	ADDQ $32, BX
@@ -10367,10 +9099,10 @@ avx2Gemm1Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q2_K_sub:
-	STEP1_31(0, 0)
-	STEP1_31(128, 8)
-	STEP1_31(256, 16)
-	STEP1_31(384, 24)
+	STEP1_29(0, 0)
+	STEP1_29(128, 8)
+	STEP1_29(256, 16)
+	STEP1_29(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -10437,10 +9169,10 @@ avx2Gemm2Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q2_K_sub:
-	STEP2_45(0, 0)
-	STEP2_45(128, 8)
-	STEP2_45(256, 16)
-	STEP2_45(384, 24)
+	STEP2_29(0, 0)
+	STEP2_29(128, 8)
+	STEP2_29(256, 16)
+	STEP2_29(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -10517,10 +9249,10 @@ avx2Gemm3Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q2_K_sub:
-	STEP3_45(0, 0)
-	STEP3_45(128, 8)
-	STEP3_45(256, 16)
-	STEP3_45(384, 24)
+	STEP3_29(0, 0)
+	STEP3_29(128, 8)
+	STEP3_29(256, 16)
+	STEP3_29(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -10599,15 +9331,15 @@ avx2UnpackQ2_K_group:
 	MOVL $8, R12
 avx2UnpackQ2_K_sub:
 	SCALES0(0)
-	UNPACK_22(0, 0)
-	UNPACK_23(64)
-	UNPACK_24(128)
-	UNPACK_25(192)
+	UNPACK_20(0, 0)
+	UNPACK_21(64)
+	UNPACK_22(128)
+	UNPACK_23(192)
 	SCALES0(16)
-	UNPACK_22(64, 256)
-	UNPACK_23(320)
-	UNPACK_24(384)
-	UNPACK_25(448)
+	UNPACK_20(64, 256)
+	UNPACK_21(320)
+	UNPACK_22(384)
+	UNPACK_23(448)
 	ADDQ $512, R8
 	ADDQ $32, BX
 	ADDQ $128, DI
@@ -10688,14 +9420,14 @@ avx2GemvCode4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2GemvCode4_narrow_sub:
-	STEP1_36(0, 0)
-	STEP1_37(64, 8)
+	STEP1_34(0, 0)
+	STEP1_35(64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(0, 512)
 	SCALE1_9(8, 544)
-	STEP1_36(128, 16)
-	STEP1_37(192, 24)
+	STEP1_34(128, 16)
+	STEP1_35(192, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(16, 512)
@@ -10754,16 +9486,16 @@ avx2GemvCode4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2GemvCode4_sub:
-	STEP1_38(0, 0)
-	STEP1_39(0, 4)
-	STEP1_40(64, 8)
-	STEP1_39(64, 12)
+	STEP1_36(0, 0)
+	STEP1_37(0, 4)
+	STEP1_38(64, 8)
+	STEP1_37(64, 12)
 	SCALE1_11(0)
 	SCALE1_12(8)
-	STEP1_38(128, 16)
-	STEP1_39(128, 20)
-	STEP1_40(192, 24)
-	STEP1_39(192, 28)
+	STEP1_36(128, 16)
+	STEP1_37(128, 20)
+	STEP1_38(192, 24)
+	STEP1_37(192, 28)
 	SCALE1_11(16)
 	SCALE1_12(24)
 	ADDQ $32, BX
@@ -10829,14 +9561,14 @@ avx2Small2Code4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small2Code4_narrow_sub:
-	STEP2_50(0, 0)
-	STEP2_51(64, 8)
+	STEP2_34(0, 0)
+	STEP2_35(64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(0, 512)
 	SCALE2_15(8, 544)
-	STEP2_50(128, 16)
-	STEP2_51(192, 24)
+	STEP2_34(128, 16)
+	STEP2_35(192, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(16, 512)
@@ -10892,16 +9624,16 @@ avx2Small2Code4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small2Code4_sub:
-	STEP2_52(0, 0)
-	STEP2_53(0, 4)
-	STEP2_54(64, 8)
-	STEP2_53(64, 12)
+	STEP2_36(0, 0)
+	STEP2_37(0, 4)
+	STEP2_38(64, 8)
+	STEP2_37(64, 12)
 	SCALE2_17(0)
 	SCALE2_18(8)
-	STEP2_52(128, 16)
-	STEP2_53(128, 20)
-	STEP2_54(192, 24)
-	STEP2_53(192, 28)
+	STEP2_36(128, 16)
+	STEP2_37(128, 20)
+	STEP2_38(192, 24)
+	STEP2_37(192, 28)
 	SCALE2_17(16)
 	SCALE2_18(24)
 	ADDQ $32, BX
@@ -10966,14 +9698,14 @@ avx2Small3Code4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small3Code4_narrow_sub:
-	STEP3_50(0, 0)
-	STEP3_51(64, 8)
+	STEP3_34(0, 0)
+	STEP3_35(64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_50(128, 16)
-	STEP3_51(192, 24)
+	STEP3_34(128, 16)
+	STEP3_35(192, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(16, 512)
@@ -11031,16 +9763,16 @@ avx2Small3Code4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small3Code4_sub:
-	STEP3_52(0, 0)
-	STEP3_53(0, 4)
-	STEP3_54(64, 8)
-	STEP3_53(64, 12)
+	STEP3_36(0, 0)
+	STEP3_37(0, 4)
+	STEP3_38(64, 8)
+	STEP3_37(64, 12)
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_52(128, 16)
-	STEP3_53(128, 20)
-	STEP3_54(192, 24)
-	STEP3_53(192, 28)
+	STEP3_36(128, 16)
+	STEP3_37(128, 20)
+	STEP3_38(192, 24)
+	STEP3_37(192, 28)
 	SCALE3_14(16, 512)
 	SCALE3_15(24, 544)
 	ADDQ $32, BX
@@ -11099,14 +9831,14 @@ avx2Gemm1Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Code4_narrow_sub:
-	STEP1_30(0, 0)
-	STEP1_31(128, 8)
+	STEP1_28(0, 0)
+	STEP1_29(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(0, 512)
 	SCALE1_9(8, 544)
-	STEP1_30(256, 16)
-	STEP1_31(384, 24)
+	STEP1_28(256, 16)
+	STEP1_29(384, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_8(16, 512)
@@ -11149,16 +9881,16 @@ avx2Gemm1Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Code4_sub:
-	STEP1_41(0, 0)
-	STEP1_42(64, 4)
-	STEP1_42(128, 8)
-	STEP1_42(192, 12)
+	STEP1_39(0, 0)
+	STEP1_40(64, 4)
+	STEP1_40(128, 8)
+	STEP1_40(192, 12)
 	SCALE1_11(0)
 	SCALE1_12(8)
-	STEP1_41(256, 16)
-	STEP1_42(320, 20)
-	STEP1_42(384, 24)
-	STEP1_42(448, 28)
+	STEP1_39(256, 16)
+	STEP1_40(320, 20)
+	STEP1_40(384, 24)
+	STEP1_40(448, 28)
 	SCALE1_11(16)
 	SCALE1_12(24)
 	ADDQ $32, BX
@@ -11206,14 +9938,14 @@ avx2Gemm2Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Code4_narrow_sub:
-	STEP2_44(0, 0)
-	STEP2_45(128, 8)
+	STEP2_28(0, 0)
+	STEP2_29(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(0, 512)
 	SCALE2_15(8, 544)
-	STEP2_44(256, 16)
-	STEP2_45(384, 24)
+	STEP2_28(256, 16)
+	STEP2_29(384, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_14(16, 512)
@@ -11254,16 +9986,16 @@ avx2Gemm2Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Code4_sub:
-	STEP2_55(0, 0)
-	STEP2_56(64, 4)
-	STEP2_56(128, 8)
-	STEP2_56(192, 12)
+	STEP2_39(0, 0)
+	STEP2_40(64, 4)
+	STEP2_40(128, 8)
+	STEP2_40(192, 12)
 	SCALE2_17(0)
 	SCALE2_18(8)
-	STEP2_55(256, 16)
-	STEP2_56(320, 20)
-	STEP2_56(384, 24)
-	STEP2_56(448, 28)
+	STEP2_39(256, 16)
+	STEP2_40(320, 20)
+	STEP2_40(384, 24)
+	STEP2_40(448, 28)
 	SCALE2_17(16)
 	SCALE2_18(24)
 	ADDQ $32, BX
@@ -11312,14 +10044,14 @@ avx2Gemm3Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Code4_narrow_sub:
-	STEP3_44(0, 0)
-	STEP3_45(128, 8)
+	STEP3_28(0, 0)
+	STEP3_29(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_44(256, 16)
-	STEP3_45(384, 24)
+	STEP3_28(256, 16)
+	STEP3_29(384, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_14(16, 512)
@@ -11361,16 +10093,16 @@ avx2Gemm3Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Code4_sub:
-	STEP3_55(0, 0)
-	STEP3_56(64, 4)
-	STEP3_56(128, 8)
-	STEP3_56(192, 12)
+	STEP3_39(0, 0)
+	STEP3_40(64, 4)
+	STEP3_40(128, 8)
+	STEP3_40(192, 12)
 	SCALE3_14(0, 512)
 	SCALE3_15(8, 544)
-	STEP3_55(256, 16)
-	STEP3_56(320, 20)
-	STEP3_56(384, 24)
-	STEP3_56(448, 28)
+	STEP3_39(256, 16)
+	STEP3_40(320, 20)
+	STEP3_40(384, 24)
+	STEP3_40(448, 28)
 	SCALE3_14(16, 512)
 	SCALE3_15(24, 544)
 	ADDQ $32, BX
@@ -11407,17 +10139,16 @@ avx2UnpackCode4_wide:
 	ADDQ R11, R11
 	OPERANDS(136)
 avx2UnpackCode4_group:
-	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2UnpackCode4_sub:
-	UNPACK_26(0, 0)
-	UNPACK_27(0, 64)
-	UNPACK_26(64, 128)
-	UNPACK_27(64, 192)
-	UNPACK_26(128, 256)
-	UNPACK_27(128, 320)
-	UNPACK_26(192, 384)
-	UNPACK_27(192, 448)
+	UNPACK_24(0, 0)
+	UNPACK_25(0, 64)
+	UNPACK_24(64, 128)
+	UNPACK_25(64, 192)
+	UNPACK_24(128, 256)
+	UNPACK_25(128, 320)
+	UNPACK_24(192, 384)
+	UNPACK_25(192, 448)
 	ADDQ $512, R8
 	ADDQ $256, DI
 	DECQ R12

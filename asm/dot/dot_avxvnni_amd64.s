@@ -75,15 +75,15 @@
 	VPDPBUSD_Y14_Y12_Y8; \
 	VPDPBUSD_Y14_Y13_Y9
 
-#define SCALE1(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE1(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD231PS Y14, Y0, Y2
 
-#define SCALE1_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE1_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -167,8 +167,8 @@
 	VPADDD Y10, Y2, Y2; \
 	VPADDD Y11, Y3, Y3
 
-#define SCALE2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -178,8 +178,8 @@
 	VCVTDQ2PS Y2, Y2; \
 	VFMADD231PS Y14, Y2, Y6
 
-#define SCALE2_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE2_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -233,8 +233,8 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define SCALE3(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -248,8 +248,8 @@
 	VCVTDQ2PS Y4, Y4; \
 	VFMADD231PS Y14, Y4, Y10
 
-#define SCALE3_2(di, dx) \
-	VCVTPH2PS (di)(DI), Y12; \
+#define SCALE3_2(bx, dx) \
+	VCVTPH2PS (bx)(BX), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -571,9 +571,9 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define SCALE1_3(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE1_3(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -581,9 +581,9 @@
 	VBROADCASTSS (r9)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y2
 
-#define SCALE1_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE1_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -605,9 +605,9 @@
 	VPXOR Y2, Y2, Y2; \
 	VPXOR Y3, Y3, Y3
 
-#define SCALE2_3(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_3(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -621,9 +621,9 @@
 	VBROADCASTSS (r9+4)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y6
 
-#define SCALE2_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE2_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -645,9 +645,9 @@
 	VPXOR Y4, Y4, Y4; \
 	VPXOR Y5, Y5, Y5
 
-#define SCALE3_3(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_3(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -667,9 +667,9 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y10
 
-#define SCALE3_4(di, dx, r9) \
-	VCVTPH2PS (di)(DI), Y12; \
-	VCVTPH2PS (di+64)(DI), Y13; \
+#define SCALE3_4(bx, dx, r9) \
+	VCVTPH2PS (bx)(BX), Y12; \
+	VCVTPH2PS (bx+64)(BX), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -689,16 +689,16 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y11
 
-#define STEP1_21(di, si) \
+#define STEP1_21(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y10; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y10; \
 	VPSLLW $4, Y10, Y14; \
 	VPAND Y11, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+544)(DI), Y9; \
+	VMOVDQU (r13+32)(R13), Y9; \
 	VPSLLW $4, Y9, Y14; \
 	VPAND Y11, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -814,33 +814,16 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP1_29(di, si) \
+#define STEP2_11(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y10; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y10; \
 	VPSLLW $4, Y10, Y14; \
 	VPAND Y11, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+352)(DI), Y9; \
-	VPSLLW $4, Y9, Y14; \
-	VPAND Y11, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1
-
-#define STEP2_11(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y10; \
-	VPSLLW $4, Y10, Y14; \
-	VPAND Y11, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+544)(DI), Y9; \
+	VMOVDQU (r13+32)(R13), Y9; \
 	VPSLLW $4, Y9, Y14; \
 	VPAND Y11, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -980,36 +963,16 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_19(di, si) \
+#define STEP3_6(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y10; \
-	VPSLLW $4, Y10, Y14; \
-	VPAND Y11, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+352)(DI), Y9; \
-	VPSLLW $4, Y9, Y14; \
-	VPAND Y11, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3
-
-#define STEP3_6(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
-	VMOVDQU (di+512)(DI), Y14; \
+	PREFETCHT0 (r13)(R13)(R11*1); \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1023,202 +986,15 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_7(di, si) \
+#define STEP3_7(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_8(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
-	VPSLLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_9(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPSLLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_10(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+512)(DI), Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+544)(DI), Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_11(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+448)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+480)(DI), Y14; \
-	VPSRLW $1, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_12(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+384)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+416)(DI), Y14; \
-	VPSRLW $2, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_13(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPSRLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_14(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
-	VMOVDQU (di+320)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
-	VPSLLW $4, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPDPBUSD_Y14_Y12_Y0; \
-	VPDPBUSD_Y14_Y13_Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPDPBUSD_Y14_Y12_Y2; \
-	VPDPBUSD_Y14_Y13_Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPDPBUSD_Y14_Y12_Y4; \
-	VPDPBUSD_Y14_Y13_Y5
-
-#define STEP3_15(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
-	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
-	VPSLLW $3, Y14, Y14; \
-	VPAND c10<>(SB), Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1232,15 +1008,15 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_16(di, si) \
+#define STEP3_8(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1254,15 +1030,15 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_17(di, si) \
+#define STEP3_9(di, r13, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y15, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1276,17 +1052,17 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_18(di, si) \
+#define STEP3_10(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+320)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+352)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1299,18 +1075,18 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_19(di, si) \
+#define STEP3_11(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+256)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+288)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1324,18 +1100,18 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_20(di, si) \
+#define STEP3_12(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+192)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+224)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1349,18 +1125,18 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_21(di, si) \
+#define STEP3_13(di, r13, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
-	VMOVDQU (di+128)(DI), Y14; \
+	VMOVDQU (r13)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y15, Y13, Y13; \
-	VMOVDQU (di+160)(DI), Y14; \
+	VMOVDQU (r13+32)(R13), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1374,35 +1150,35 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP1_30(di, si) \
+#define STEP1_29(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_31(di, si) \
+#define STEP1_30(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP1_32(di, si) \
+#define STEP1_31(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPDPBUSD_Y14_Y12_Y6; \
 	VPDPBUSD_Y14_Y13_Y7
 
-#define STEP1_33(di, si) \
+#define STEP1_32(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPDPBUSD_Y14_Y12_Y8; \
 	VPDPBUSD_Y14_Y13_Y9
 
-#define STEP2_20(di, si) \
+#define STEP2_19(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1412,7 +1188,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_21(di, si) \
+#define STEP2_20(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1422,7 +1198,7 @@
 	VPDPBUSD_Y14_Y12_Y10; \
 	VPDPBUSD_Y14_Y13_Y11
 
-#define STEP3_22(di, si) \
+#define STEP3_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1763,7 +1539,7 @@
 	VMOVUPS (r8+160)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)(AX*2)
 
-#define STEP2_23(di, si) \
+#define STEP2_21(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
 	VPAND Y11, Y10, Y14; \
@@ -1778,7 +1554,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_29(di, si) \
+#define STEP2_27(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -1798,7 +1574,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP1_43(di, si) \
+#define STEP1_41(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
@@ -1815,7 +1591,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_44(di, si) \
+#define STEP1_42(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -1832,7 +1608,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_45(di, si) \
+#define STEP1_43(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
 	VPAND Y11, Y10, Y14; \
@@ -1870,7 +1646,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8)(R8)
 
-#define STEP2_31(di, si) \
+#define STEP2_29(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
@@ -1928,7 +1704,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define STEP3_39(di, si) \
+#define STEP3_23(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
@@ -1951,7 +1727,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_40(di, si) \
+#define STEP3_24(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -1976,7 +1752,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_41(di, si) \
+#define STEP3_25(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y15, Y12; \
 	VMOVDQU (di+64)(DI), Y14; \
@@ -1996,7 +1772,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_42(di, si) \
+#define STEP3_26(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -2071,7 +1847,7 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y11; \
 	VMOVUPS Y11, (r8+128)(R8)
 
-#define STEP1_46(di, si) \
+#define STEP1_44(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y10; \
 	VPAND Y15, Y10, Y12; \
@@ -2081,7 +1857,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_47(si) \
+#define STEP1_45(si) \
 	VPSRLW $2, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $2, Y9, Y13; \
@@ -2090,7 +1866,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_48(si) \
+#define STEP1_46(si) \
 	VPSRLW $4, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $4, Y9, Y13; \
@@ -2099,7 +1875,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_49(si) \
+#define STEP1_47(si) \
 	VPSRLW $6, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $6, Y9, Y13; \
@@ -2156,7 +1932,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y1; \
 	VMOVUPS Y1, (r8)(R8)
 
-#define STEP2_32(di, si) \
+#define STEP2_30(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y10; \
 	VPAND Y15, Y10, Y12; \
@@ -2169,7 +1945,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_33(si) \
+#define STEP2_31(si) \
 	VPSRLW $2, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $2, Y9, Y13; \
@@ -2181,7 +1957,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_34(si) \
+#define STEP2_32(si) \
 	VPSRLW $4, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $4, Y9, Y13; \
@@ -2193,7 +1969,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_35(si) \
+#define STEP2_33(si) \
 	VPSRLW $6, Y10, Y12; \
 	VPAND Y15, Y12, Y12; \
 	VPSRLW $6, Y9, Y13; \
@@ -2277,7 +2053,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP3_43(di, si) \
+#define STEP3_27(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -2293,7 +2069,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_44(di, si) \
+#define STEP3_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $2, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -2310,7 +2086,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_45(di, si) \
+#define STEP3_29(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $6, Y12, Y12; \
 	VPAND Y15, Y12, Y12; \
@@ -2431,14 +2207,14 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP1_50(di, si) \
+#define STEP1_48(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_36(di, si) \
+#define STEP2_34(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2448,7 +2224,7 @@
 	VPDPBUSD_Y14_Y12_Y6; \
 	VPDPBUSD_Y14_Y13_Y7
 
-#define STEP3_46(di, si) \
+#define STEP3_30(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2671,7 +2447,7 @@
 	VPSLLD $2, Y0, Y0; \
 	VMOVDQA Y0, Y1
 
-#define STEP1_51(di, si) \
+#define STEP1_49(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSHUFB Y12, Y15, Y12; \
@@ -2681,7 +2457,7 @@
 	VPDPBUSD_Y14_Y12_Y0; \
 	VPDPBUSD_Y14_Y13_Y1
 
-#define STEP1_52(di, si) \
+#define STEP1_50(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -2716,7 +2492,7 @@
 	VPSLLD $2, Y2, Y2; \
 	VMOVDQA Y2, Y3
 
-#define STEP2_37(di, si) \
+#define STEP2_35(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSHUFB Y12, Y15, Y12; \
@@ -2729,7 +2505,7 @@
 	VPDPBUSD_Y14_Y12_Y2; \
 	VPDPBUSD_Y14_Y13_Y3
 
-#define STEP2_38(di, si) \
+#define STEP2_36(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -2778,7 +2554,7 @@
 	VPSLLD $2, Y4, Y4; \
 	VMOVDQA Y4, Y5
 
-#define STEP3_47(di, si) \
+#define STEP3_31(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2796,7 +2572,7 @@
 	VPDPBUSD_Y14_Y12_Y4; \
 	VPDPBUSD_Y14_Y13_Y5
 
-#define STEP3_48(di, si) \
+#define STEP3_32(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2961,7 +2737,7 @@ GLOBL twice1<>(SB), RODATA|NOPTR, $32
 // 		Y = acc
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits of Q5_K, R8 Acc, R11 Pf or, of Gemm with
+// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
 // more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
 //
 // Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
@@ -2988,6 +2764,9 @@ avxvnniGemvQ8_0_panel:
 avxvnniGemvQ8_0_zero:
 	SETUP1(24)
 avxvnniGemvQ8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemvQ8_0_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
 	VPXOR Y4, Y4, Y4
@@ -3010,39 +2789,17 @@ avxvnniGemvQ8_0_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1(1024, 0)
-	SCALE1_2(1040, 0)
+	SCALE1(0, 0)
+	SCALE1_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPBROADCASTD 0(R9), Y0
-	VPBROADCASTD 0(R9), Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1(512, 32)
-	STEP1_2(576, 36)
-	STEP1_3(640, 40)
-	STEP1_4(704, 44)
-	STEP1(768, 48)
-	STEP1_2(832, 52)
-	STEP1_3(896, 56)
-	STEP1_4(960, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1(1056, 0)
-	SCALE1_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemvQ8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemvQ8_0_group
 	MOVQ 8(SP), R12
@@ -3073,6 +2830,9 @@ avxvnniSmall2Q8_0_panel:
 avxvnniSmall2Q8_0_zero:
 	SETUP2(24)
 avxvnniSmall2Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniSmall2Q8_0_sub:
 	OFFSETS2(0)
 	OFFSETS2_2
 	STEP2(0, 0)
@@ -3084,28 +2844,17 @@ avxvnniSmall2Q8_0_group:
 	STEP2(384, 24)
 	STEP2_2(448, 28)
 	WAYS2
-	SCALE2(1024, 0)
-	SCALE2_2(1040, 0)
+	SCALE2(0, 0)
+	SCALE2_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2(0)
-	OFFSETS2_2
-	STEP2(512, 32)
-	STEP2_2(576, 36)
-	STEP2(640, 40)
-	STEP2_2(704, 44)
-	STEP2(768, 48)
-	STEP2_2(832, 52)
-	STEP2(896, 56)
-	STEP2_2(960, 60)
-	WAYS2
-	SCALE2(1056, 0)
-	SCALE2_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall2Q8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniSmall2Q8_0_group
 	MOVQ 8(SP), R12
@@ -3136,6 +2885,9 @@ avxvnniSmall3Q8_0_panel:
 avxvnniSmall3Q8_0_zero:
 	SETUP2(24)
 avxvnniSmall3Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniSmall3Q8_0_sub:
 	OFFSETS3(0)
 	STEP3(0, 0)
 	STEP3(64, 4)
@@ -3145,26 +2897,17 @@ avxvnniSmall3Q8_0_group:
 	STEP3(320, 20)
 	STEP3(384, 24)
 	STEP3(448, 28)
-	SCALE3(1024, 0)
-	SCALE3_2(1040, 0)
+	SCALE3(0, 0)
+	SCALE3_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3(0)
-	STEP3(512, 32)
-	STEP3(576, 36)
-	STEP3(640, 40)
-	STEP3(704, 44)
-	STEP3(768, 48)
-	STEP3(832, 52)
-	STEP3(896, 56)
-	STEP3(960, 60)
-	SCALE3(1056, 0)
-	SCALE3_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 1024(DI)(R11*1)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall3Q8_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniSmall3Q8_0_group
 	MOVQ 8(SP), R12
@@ -3191,6 +2934,9 @@ TEXT ·avxvnniGemm1Q8_0(SB), NOSPLIT, $0-8
 avxvnniGemm1Q8_0_zero:
 	SETUP1(24)
 avxvnniGemm1Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm1Q8_0_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
 	VPXOR Y4, Y4, Y4
@@ -3213,39 +2959,17 @@ avxvnniGemm1Q8_0_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1(1024, 0)
-	SCALE1_2(1040, 0)
+	SCALE1(0, 0)
+	SCALE1_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPBROADCASTD 0(R9), Y0
-	VPBROADCASTD 0(R9), Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_5(16896, 32)
-	STEP1_6(16960, 36)
-	STEP1_7(17024, 40)
-	STEP1_8(17088, 44)
-	STEP1_5(17152, 48)
-	STEP1_6(17216, 52)
-	STEP1_7(17280, 56)
-	STEP1_8(17344, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1(1056, 0)
-	SCALE1_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm1Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm1Q8_0_group
 	MOVQ 72(R13), R12
@@ -3269,6 +2993,9 @@ TEXT ·avxvnniGemm2Q8_0(SB), NOSPLIT, $0-8
 avxvnniGemm2Q8_0_zero:
 	SETUP2(24)
 avxvnniGemm2Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm2Q8_0_sub:
 	OFFSETS2(0)
 	OFFSETS2_2
 	STEP2_3(16384, 0)
@@ -3280,28 +3007,17 @@ avxvnniGemm2Q8_0_group:
 	STEP2_3(16768, 24)
 	STEP2_4(16832, 28)
 	WAYS2
-	SCALE2(1024, 0)
-	SCALE2_2(1040, 0)
+	SCALE2(0, 0)
+	SCALE2_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2(0)
-	OFFSETS2_2
-	STEP2_3(16896, 32)
-	STEP2_4(16960, 36)
-	STEP2_3(17024, 40)
-	STEP2_4(17088, 44)
-	STEP2_3(17152, 48)
-	STEP2_4(17216, 52)
-	STEP2_3(17280, 56)
-	STEP2_4(17344, 60)
-	WAYS2
-	SCALE2(1056, 0)
-	SCALE2_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm2Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm2Q8_0_group
 	MOVQ 72(R13), R12
@@ -3325,6 +3041,9 @@ TEXT ·avxvnniGemm3Q8_0(SB), NOSPLIT, $0-8
 avxvnniGemm3Q8_0_zero:
 	SETUP2(24)
 avxvnniGemm3Q8_0_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm3Q8_0_sub:
 	OFFSETS3(0)
 	STEP3_2(16384, 0)
 	STEP3_2(16448, 4)
@@ -3334,26 +3053,17 @@ avxvnniGemm3Q8_0_group:
 	STEP3_2(16704, 20)
 	STEP3_2(16768, 24)
 	STEP3_2(16832, 28)
-	SCALE3(1024, 0)
-	SCALE3_2(1040, 0)
+	SCALE3(0, 0)
+	SCALE3_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3(0)
-	STEP3_2(16896, 32)
-	STEP3_2(16960, 36)
-	STEP3_2(17024, 40)
-	STEP3_2(17088, 44)
-	STEP3_2(17152, 48)
-	STEP3_2(17216, 52)
-	STEP3_2(17280, 56)
-	STEP3_2(17344, 60)
-	SCALE3(1056, 0)
-	SCALE3_2(1072, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 17408(DI)
-	ADDQ $1088, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm3Q8_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm3Q8_0_group
 	MOVQ 72(R13), R12
@@ -3384,6 +3094,9 @@ avxvnniGemvQ4_0_panel:
 avxvnniGemvQ4_0_zero:
 	SETUP1(24)
 avxvnniGemvQ4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemvQ4_0_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
 	VPXOR Y4, Y4, Y4
@@ -3406,39 +3119,17 @@ avxvnniGemvQ4_0_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1(512, 0)
-	SCALE1_2(528, 0)
+	SCALE1(0, 0)
+	SCALE1_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPBROADCASTD 0(R9), Y0
-	VPBROADCASTD 0(R9), Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_9(256, 32)
-	STEP1_10(320, 36)
-	STEP1_11(384, 40)
-	STEP1_12(448, 44)
-	STEP1_13(256, 48)
-	STEP1_14(320, 52)
-	STEP1_15(384, 56)
-	STEP1_16(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1(544, 0)
-	SCALE1_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemvQ4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemvQ4_0_group
 	MOVQ 8(SP), R12
@@ -3470,6 +3161,9 @@ avxvnniSmall2Q4_0_panel:
 avxvnniSmall2Q4_0_zero:
 	SETUP2(24)
 avxvnniSmall2Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniSmall2Q4_0_sub:
 	OFFSETS2(0)
 	OFFSETS2_2
 	STEP2_5(0, 0)
@@ -3481,28 +3175,17 @@ avxvnniSmall2Q4_0_group:
 	STEP2_7(128, 24)
 	STEP2_8(192, 28)
 	WAYS2
-	SCALE2(512, 0)
-	SCALE2_2(528, 0)
+	SCALE2(0, 0)
+	SCALE2_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2(0)
-	OFFSETS2_2
-	STEP2_5(256, 32)
-	STEP2_6(320, 36)
-	STEP2_5(384, 40)
-	STEP2_6(448, 44)
-	STEP2_7(256, 48)
-	STEP2_8(320, 52)
-	STEP2_7(384, 56)
-	STEP2_8(448, 60)
-	WAYS2
-	SCALE2(544, 0)
-	SCALE2_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall2Q4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniSmall2Q4_0_group
 	MOVQ 8(SP), R12
@@ -3534,6 +3217,9 @@ avxvnniSmall3Q4_0_panel:
 avxvnniSmall3Q4_0_zero:
 	SETUP2(24)
 avxvnniSmall3Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniSmall3Q4_0_sub:
 	OFFSETS3(0)
 	STEP3_3(0, 0)
 	STEP3_3(64, 4)
@@ -3543,26 +3229,17 @@ avxvnniSmall3Q4_0_group:
 	STEP3_4(64, 20)
 	STEP3_4(128, 24)
 	STEP3_4(192, 28)
-	SCALE3(512, 0)
-	SCALE3_2(528, 0)
+	SCALE3(0, 0)
+	SCALE3_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3(0)
-	STEP3_3(256, 32)
-	STEP3_3(320, 36)
-	STEP3_3(384, 40)
-	STEP3_3(448, 44)
-	STEP3_4(256, 48)
-	STEP3_4(320, 52)
-	STEP3_4(384, 56)
-	STEP3_4(448, 60)
-	SCALE3(544, 0)
-	SCALE3_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall3Q4_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniSmall3Q4_0_group
 	MOVQ 8(SP), R12
@@ -3590,6 +3267,9 @@ TEXT ·avxvnniGemm1Q4_0(SB), NOSPLIT, $0-8
 avxvnniGemm1Q4_0_zero:
 	SETUP1(24)
 avxvnniGemm1Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm1Q4_0_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
 	VPXOR Y4, Y4, Y4
@@ -3612,39 +3292,17 @@ avxvnniGemm1Q4_0_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1(512, 0)
-	SCALE1_2(528, 0)
+	SCALE1(0, 0)
+	SCALE1_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPBROADCASTD 0(R9), Y0
-	VPBROADCASTD 0(R9), Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_17(16640, 32)
-	STEP1_18(16704, 36)
-	STEP1_19(16768, 40)
-	STEP1_20(16832, 44)
-	STEP1_13(256, 48)
-	STEP1_14(320, 52)
-	STEP1_15(384, 56)
-	STEP1_16(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1(544, 0)
-	SCALE1_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm1Q4_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm1Q4_0_group
 	MOVQ 72(R13), R12
@@ -3669,6 +3327,9 @@ TEXT ·avxvnniGemm2Q4_0(SB), NOSPLIT, $0-8
 avxvnniGemm2Q4_0_zero:
 	SETUP2(24)
 avxvnniGemm2Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm2Q4_0_sub:
 	OFFSETS2(0)
 	OFFSETS2_2
 	STEP2_9(16384, 0)
@@ -3680,28 +3341,17 @@ avxvnniGemm2Q4_0_group:
 	STEP2_7(128, 24)
 	STEP2_8(192, 28)
 	WAYS2
-	SCALE2(512, 0)
-	SCALE2_2(528, 0)
+	SCALE2(0, 0)
+	SCALE2_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2(0)
-	OFFSETS2_2
-	STEP2_9(16640, 32)
-	STEP2_10(16704, 36)
-	STEP2_9(16768, 40)
-	STEP2_10(16832, 44)
-	STEP2_7(256, 48)
-	STEP2_8(320, 52)
-	STEP2_7(384, 56)
-	STEP2_8(448, 60)
-	WAYS2
-	SCALE2(544, 0)
-	SCALE2_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm2Q4_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm2Q4_0_group
 	MOVQ 72(R13), R12
@@ -3726,6 +3376,9 @@ TEXT ·avxvnniGemm3Q4_0(SB), NOSPLIT, $0-8
 avxvnniGemm3Q4_0_zero:
 	SETUP2(24)
 avxvnniGemm3Q4_0_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm3Q4_0_sub:
 	OFFSETS3(0)
 	STEP3_5(16384, 0)
 	STEP3_5(16448, 4)
@@ -3735,26 +3388,17 @@ avxvnniGemm3Q4_0_group:
 	STEP3_4(64, 20)
 	STEP3_4(128, 24)
 	STEP3_4(192, 28)
-	SCALE3(512, 0)
-	SCALE3_2(528, 0)
+	SCALE3(0, 0)
+	SCALE3_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3(0)
-	STEP3_5(16640, 32)
-	STEP3_5(16704, 36)
-	STEP3_5(16768, 40)
-	STEP3_5(16832, 44)
-	STEP3_4(256, 48)
-	STEP3_4(320, 52)
-	STEP3_4(384, 56)
-	STEP3_4(448, 60)
-	SCALE3(544, 0)
-	SCALE3_2(560, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	ADDQ $576, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm3Q4_0_sub
+	PREFETCHT0 16320(BX)
+	ADDQ $64, DI
 	DECQ CX
 	JNZ avxvnniGemm3Q4_0_group
 	MOVQ 72(R13), R12
@@ -3785,6 +3429,9 @@ avxvnniGemvQ4_1_panel:
 avxvnniGemvQ4_1_zero:
 	SETUP1_2(24)
 avxvnniGemvQ4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemvQ4_1_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y4, Y4, Y4
@@ -3807,40 +3454,18 @@ avxvnniGemvQ4_1_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1_3(512, 0, 0)
-	SCALE1_4(528, 0, 0)
+	SCALE1_3(0, 0, 0)
+	SCALE1_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_9(256, 32)
-	STEP1_10(320, 36)
-	STEP1_11(384, 40)
-	STEP1_12(448, 44)
-	STEP1_13(256, 48)
-	STEP1_14(320, 52)
-	STEP1_15(384, 56)
-	STEP1_16(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1_3(544, 0, 0)
-	SCALE1_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemvQ4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemvQ4_1_group
 	MOVQ 8(SP), R12
@@ -3872,6 +3497,9 @@ avxvnniSmall2Q4_1_panel:
 avxvnniSmall2Q4_1_zero:
 	SETUP2_2(24)
 avxvnniSmall2Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniSmall2Q4_1_sub:
 	OFFSETS2_3
 	OFFSETS2_2
 	STEP2_5(0, 0)
@@ -3883,29 +3511,18 @@ avxvnniSmall2Q4_1_group:
 	STEP2_7(128, 24)
 	STEP2_8(192, 28)
 	WAYS2
-	SCALE2_3(512, 0, 0)
-	SCALE2_4(528, 0, 0)
+	SCALE2_3(0, 0, 0)
+	SCALE2_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2_3
-	OFFSETS2_2
-	STEP2_5(256, 32)
-	STEP2_6(320, 36)
-	STEP2_5(384, 40)
-	STEP2_6(448, 44)
-	STEP2_7(256, 48)
-	STEP2_8(320, 52)
-	STEP2_7(384, 56)
-	STEP2_8(448, 60)
-	WAYS2
-	SCALE2_3(544, 0, 0)
-	SCALE2_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall2Q4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniSmall2Q4_1_group
 	MOVQ 8(SP), R12
@@ -3937,6 +3554,9 @@ avxvnniSmall3Q4_1_panel:
 avxvnniSmall3Q4_1_zero:
 	SETUP2_2(24)
 avxvnniSmall3Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniSmall3Q4_1_sub:
 	OFFSETS3_2
 	STEP3_3(0, 0)
 	STEP3_3(64, 4)
@@ -3946,27 +3566,18 @@ avxvnniSmall3Q4_1_group:
 	STEP3_4(64, 20)
 	STEP3_4(128, 24)
 	STEP3_4(192, 28)
-	SCALE3_3(512, 0, 0)
-	SCALE3_4(528, 0, 0)
+	SCALE3_3(0, 0, 0)
+	SCALE3_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3_2
-	STEP3_3(256, 32)
-	STEP3_3(320, 36)
-	STEP3_3(384, 40)
-	STEP3_3(448, 44)
-	STEP3_4(256, 48)
-	STEP3_4(320, 52)
-	STEP3_4(384, 56)
-	STEP3_4(448, 60)
-	SCALE3_3(544, 0, 0)
-	SCALE3_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall3Q4_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniSmall3Q4_1_group
 	MOVQ 8(SP), R12
@@ -3994,6 +3605,9 @@ TEXT ·avxvnniGemm1Q4_1(SB), NOSPLIT, $0-8
 avxvnniGemm1Q4_1_zero:
 	SETUP1_2(24)
 avxvnniGemm1Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm1Q4_1_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y4, Y4, Y4
@@ -4016,40 +3630,18 @@ avxvnniGemm1Q4_1_group:
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1_3(512, 0, 0)
-	SCALE1_4(528, 0, 0)
+	SCALE1_3(0, 0, 0)
+	SCALE1_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_17(16640, 32)
-	STEP1_18(16704, 36)
-	STEP1_19(16768, 40)
-	STEP1_20(16832, 44)
-	STEP1_13(256, 48)
-	STEP1_14(320, 52)
-	STEP1_15(384, 56)
-	STEP1_16(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1_3(544, 0, 0)
-	SCALE1_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	PREFETCHT0 16960(DI)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm1Q4_1_sub
+	PREFETCHT0 16320(BX)
+	PREFETCHT0 16384(BX)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm1Q4_1_group
 	MOVQ 72(R13), R12
@@ -4074,6 +3666,9 @@ TEXT ·avxvnniGemm2Q4_1(SB), NOSPLIT, $0-8
 avxvnniGemm2Q4_1_zero:
 	SETUP2_2(24)
 avxvnniGemm2Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm2Q4_1_sub:
 	OFFSETS2_3
 	OFFSETS2_2
 	STEP2_9(16384, 0)
@@ -4085,29 +3680,18 @@ avxvnniGemm2Q4_1_group:
 	STEP2_7(128, 24)
 	STEP2_8(192, 28)
 	WAYS2
-	SCALE2_3(512, 0, 0)
-	SCALE2_4(528, 0, 0)
+	SCALE2_3(0, 0, 0)
+	SCALE2_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2_3
-	OFFSETS2_2
-	STEP2_9(16640, 32)
-	STEP2_10(16704, 36)
-	STEP2_9(16768, 40)
-	STEP2_10(16832, 44)
-	STEP2_7(256, 48)
-	STEP2_8(320, 52)
-	STEP2_7(384, 56)
-	STEP2_8(448, 60)
-	WAYS2
-	SCALE2_3(544, 0, 0)
-	SCALE2_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	PREFETCHT0 16960(DI)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm2Q4_1_sub
+	PREFETCHT0 16320(BX)
+	PREFETCHT0 16384(BX)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm2Q4_1_group
 	MOVQ 72(R13), R12
@@ -4132,6 +3716,9 @@ TEXT ·avxvnniGemm3Q4_1(SB), NOSPLIT, $0-8
 avxvnniGemm3Q4_1_zero:
 	SETUP2_2(24)
 avxvnniGemm3Q4_1_group:
+	LEAQ 512(DI), BX
+	MOVL $2, R12
+avxvnniGemm3Q4_1_sub:
 	OFFSETS3_2
 	STEP3_5(16384, 0)
 	STEP3_5(16448, 4)
@@ -4141,27 +3728,18 @@ avxvnniGemm3Q4_1_group:
 	STEP3_4(64, 20)
 	STEP3_4(128, 24)
 	STEP3_4(192, 28)
-	SCALE3_3(512, 0, 0)
-	SCALE3_4(528, 0, 0)
+	SCALE3_3(0, 0, 0)
+	SCALE3_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3_2
-	STEP3_5(16640, 32)
-	STEP3_5(16704, 36)
-	STEP3_5(16768, 40)
-	STEP3_5(16832, 44)
-	STEP3_4(256, 48)
-	STEP3_4(320, 52)
-	STEP3_4(384, 56)
-	STEP3_4(448, 60)
-	SCALE3_3(544, 0, 0)
-	SCALE3_4(560, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 16896(DI)
-	PREFETCHT0 16960(DI)
-	ADDQ $640, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm3Q4_1_sub
+	PREFETCHT0 16320(BX)
+	PREFETCHT0 16384(BX)
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm3Q4_1_group
 	MOVQ 72(R13), R12
@@ -4193,13 +3771,17 @@ avxvnniGemvQ5_0_panel:
 avxvnniGemvQ5_0_zero:
 	SETUP1(24)
 avxvnniGemvQ5_0_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniGemvQ5_0_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
-	STEP1_21(0, 0)
+	STEP1_21(0, 0, 0)
 	STEP1_22(64, 4)
 	STEP1_23(128, 8)
 	STEP1_24(192, 12)
@@ -4211,37 +3793,21 @@ avxvnniGemvQ5_0_group:
 	VPADDD Y7, Y1, Y1
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1(640, 0)
-	SCALE1_2(656, 0)
+	SCALE1(0, 0)
+	SCALE1_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPBROADCASTD 0(R9), Y0
-	VPBROADCASTD 0(R9), Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	STEP1_29(256, 32)
-	STEP1_22(320, 36)
-	STEP1_23(384, 40)
-	STEP1_24(448, 44)
-	STEP1_25(256, 48)
-	STEP1_26(320, 52)
-	STEP1_27(384, 56)
-	STEP1_28(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1(672, 0)
-	SCALE1_2(688, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemvQ5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avxvnniGemvQ5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -4272,8 +3838,12 @@ avxvnniSmall2Q5_0_panel:
 avxvnniSmall2Q5_0_zero:
 	SETUP2(24)
 avxvnniSmall2Q5_0_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniSmall2Q5_0_sub:
 	OFFSETS2(0)
-	STEP2_11(0, 0)
+	STEP2_11(0, 0, 0)
 	STEP2_12(64, 4)
 	STEP2_13(128, 8)
 	STEP2_14(192, 12)
@@ -4281,28 +3851,21 @@ avxvnniSmall2Q5_0_group:
 	STEP2_16(64, 20)
 	STEP2_17(128, 24)
 	STEP2_18(192, 28)
-	SCALE2(640, 0)
-	SCALE2_2(656, 0)
+	SCALE2(0, 0)
+	SCALE2_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2(0)
-	STEP2_19(256, 32)
-	STEP2_12(320, 36)
-	STEP2_13(384, 40)
-	STEP2_14(448, 44)
-	STEP2_15(256, 48)
-	STEP2_16(320, 52)
-	STEP2_17(384, 56)
-	STEP2_18(448, 60)
-	SCALE2(672, 0)
-	SCALE2_2(688, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall2Q5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avxvnniSmall2Q5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2(0)
@@ -4332,37 +3895,34 @@ avxvnniSmall3Q5_0_panel:
 avxvnniSmall3Q5_0_zero:
 	SETUP2(24)
 avxvnniSmall3Q5_0_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniSmall3Q5_0_sub:
 	OFFSETS3(0)
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_8(128, 8)
-	STEP3_9(192, 12)
-	STEP3_10(0, 16)
-	STEP3_11(64, 20)
-	STEP3_12(128, 24)
-	STEP3_13(192, 28)
-	SCALE3(640, 0)
-	SCALE3_2(656, 0)
+	STEP3_6(0, 0, 0)
+	STEP3_7(64, 0, 4)
+	STEP3_8(128, 0, 8)
+	STEP3_9(192, 0, 12)
+	STEP3_10(0, 0, 16)
+	STEP3_11(64, 0, 20)
+	STEP3_12(128, 0, 24)
+	STEP3_13(192, 0, 28)
+	SCALE3(0, 0)
+	SCALE3_2(16, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3(0)
-	STEP3_14(256, 32)
-	STEP3_15(320, 36)
-	STEP3_16(384, 40)
-	STEP3_17(448, 44)
-	STEP3_18(256, 48)
-	STEP3_19(320, 52)
-	STEP3_20(384, 56)
-	STEP3_21(448, 60)
-	SCALE3(672, 0)
-	SCALE3_2(688, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	ADDQ $704, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall3Q5_0_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	ADDQ $192, DI
 	DECQ CX
 	JNZ avxvnniSmall3Q5_0_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3(0)
@@ -4394,13 +3954,17 @@ avxvnniGemvQ5_1_panel:
 avxvnniGemvQ5_1_zero:
 	SETUP1_2(24)
 avxvnniGemvQ5_1_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniGemvQ5_1_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
-	STEP1_21(0, 0)
+	STEP1_21(0, 0, 0)
 	STEP1_22(64, 4)
 	STEP1_23(128, 8)
 	STEP1_24(192, 12)
@@ -4412,38 +3976,22 @@ avxvnniGemvQ5_1_group:
 	VPADDD Y7, Y1, Y1
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1_3(640, 0, 0)
-	SCALE1_4(656, 0, 0)
+	SCALE1_3(0, 0, 0)
+	SCALE1_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	STEP1_29(256, 32)
-	STEP1_22(320, 36)
-	STEP1_23(384, 40)
-	STEP1_24(448, 44)
-	STEP1_25(256, 48)
-	STEP1_26(320, 52)
-	STEP1_27(384, 56)
-	STEP1_28(448, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1_3(672, 0, 0)
-	SCALE1_4(688, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemvQ5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avxvnniGemvQ5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -4474,8 +4022,12 @@ avxvnniSmall2Q5_1_panel:
 avxvnniSmall2Q5_1_zero:
 	SETUP2_2(24)
 avxvnniSmall2Q5_1_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniSmall2Q5_1_sub:
 	OFFSETS2_3
-	STEP2_11(0, 0)
+	STEP2_11(0, 0, 0)
 	STEP2_12(64, 4)
 	STEP2_13(128, 8)
 	STEP2_14(192, 12)
@@ -4483,29 +4035,22 @@ avxvnniSmall2Q5_1_group:
 	STEP2_16(64, 20)
 	STEP2_17(128, 24)
 	STEP2_18(192, 28)
-	SCALE2_3(640, 0, 0)
-	SCALE2_4(656, 0, 0)
+	SCALE2_3(0, 0, 0)
+	SCALE2_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2_3
-	STEP2_19(256, 32)
-	STEP2_12(320, 36)
-	STEP2_13(384, 40)
-	STEP2_14(448, 44)
-	STEP2_15(256, 48)
-	STEP2_16(320, 52)
-	STEP2_17(384, 56)
-	STEP2_18(448, 60)
-	SCALE2_3(672, 0, 0)
-	SCALE2_4(688, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall2Q5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avxvnniSmall2Q5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2(0)
@@ -4535,38 +4080,35 @@ avxvnniSmall3Q5_1_panel:
 avxvnniSmall3Q5_1_zero:
 	SETUP2_2(24)
 avxvnniSmall3Q5_1_group:
+	LEAQ 640(DI), BX
+	LEAQ 512(DI), R13
+	MOVL $2, R12
+avxvnniSmall3Q5_1_sub:
 	OFFSETS3_2
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_8(128, 8)
-	STEP3_9(192, 12)
-	STEP3_10(0, 16)
-	STEP3_11(64, 20)
-	STEP3_12(128, 24)
-	STEP3_13(192, 28)
-	SCALE3_3(640, 0, 0)
-	SCALE3_4(656, 0, 0)
+	STEP3_6(0, 0, 0)
+	STEP3_7(64, 0, 4)
+	STEP3_8(128, 0, 8)
+	STEP3_9(192, 0, 12)
+	STEP3_10(0, 0, 16)
+	STEP3_11(64, 0, 20)
+	STEP3_12(128, 0, 24)
+	STEP3_13(192, 0, 28)
+	SCALE3_3(0, 0, 0)
+	SCALE3_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3_2
-	STEP3_14(256, 32)
-	STEP3_15(320, 36)
-	STEP3_16(384, 40)
-	STEP3_17(448, 44)
-	STEP3_18(256, 48)
-	STEP3_19(320, 52)
-	STEP3_20(384, 56)
-	STEP3_21(448, 60)
-	SCALE3_3(672, 0, 0)
-	SCALE3_4(688, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
-	ADDQ $768, DI
-	ADDQ $64, SI
+	ADDQ $64, R13
+	ADDQ $32, BX
+	ADDQ $256, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniSmall3Q5_1_sub
+	PREFETCHT0 -64(BX)(R11*1)
+	PREFETCHT0 0(BX)(R11*1)
+	ADDQ $256, DI
 	DECQ CX
 	JNZ avxvnniSmall3Q5_1_group
+	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3(0)
@@ -4591,6 +4133,9 @@ TEXT ·avxvnniGemm1Q5_1(SB), NOSPLIT, $0-8
 avxvnniGemm1Q5_1_zero:
 	SETUP1_2(24)
 avxvnniGemm1Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm1Q5_1_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y4, Y4, Y4
@@ -4599,52 +4144,30 @@ avxvnniGemm1Q5_1_group:
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
 	VPXOR Y9, Y9, Y9
-	STEP1_30(0, 0)
-	STEP1_31(64, 4)
-	STEP1_32(128, 8)
-	STEP1_33(192, 12)
-	STEP1_30(256, 16)
-	STEP1_31(320, 20)
-	STEP1_32(384, 24)
-	STEP1_33(448, 28)
+	STEP1_29(0, 0)
+	STEP1_30(64, 4)
+	STEP1_31(128, 8)
+	STEP1_32(192, 12)
+	STEP1_29(256, 16)
+	STEP1_30(320, 20)
+	STEP1_31(384, 24)
+	STEP1_32(448, 28)
 	VPADDD Y6, Y0, Y0
 	VPADDD Y7, Y1, Y1
 	VPADDD Y8, Y4, Y4
 	VPADDD Y9, Y5, Y5
 	VPADDD Y4, Y0, Y0
 	VPADDD Y5, Y1, Y1
-	SCALE1_3(1024, 0, 0)
-	SCALE1_4(1040, 0, 0)
+	SCALE1_3(0, 0, 0)
+	SCALE1_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_30(512, 32)
-	STEP1_31(576, 36)
-	STEP1_32(640, 40)
-	STEP1_33(704, 44)
-	STEP1_30(768, 48)
-	STEP1_31(832, 52)
-	STEP1_32(896, 56)
-	STEP1_33(960, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1_3(1056, 0, 0)
-	SCALE1_4(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm1Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm1Q5_1_group
 	MOVQ 72(R13), R12
@@ -4668,38 +4191,30 @@ TEXT ·avxvnniGemm2Q5_1(SB), NOSPLIT, $0-8
 avxvnniGemm2Q5_1_zero:
 	SETUP2_2(24)
 avxvnniGemm2Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm2Q5_1_sub:
 	OFFSETS2_3
 	OFFSETS2_2
-	STEP2_20(0, 0)
-	STEP2_21(64, 4)
-	STEP2_20(128, 8)
-	STEP2_21(192, 12)
-	STEP2_20(256, 16)
-	STEP2_21(320, 20)
-	STEP2_20(384, 24)
-	STEP2_21(448, 28)
+	STEP2_19(0, 0)
+	STEP2_20(64, 4)
+	STEP2_19(128, 8)
+	STEP2_20(192, 12)
+	STEP2_19(256, 16)
+	STEP2_20(320, 20)
+	STEP2_19(384, 24)
+	STEP2_20(448, 28)
 	WAYS2
-	SCALE2_3(1024, 0, 0)
-	SCALE2_4(1040, 0, 0)
+	SCALE2_3(0, 0, 0)
+	SCALE2_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS2_3
-	OFFSETS2_2
-	STEP2_20(512, 32)
-	STEP2_21(576, 36)
-	STEP2_20(640, 40)
-	STEP2_21(704, 44)
-	STEP2_20(768, 48)
-	STEP2_21(832, 52)
-	STEP2_20(896, 56)
-	STEP2_21(960, 60)
-	WAYS2
-	SCALE2_3(1056, 0, 0)
-	SCALE2_4(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm2Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm2Q5_1_group
 	MOVQ 72(R13), R12
@@ -4723,34 +4238,28 @@ TEXT ·avxvnniGemm3Q5_1(SB), NOSPLIT, $0-8
 avxvnniGemm3Q5_1_zero:
 	SETUP2_2(24)
 avxvnniGemm3Q5_1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+avxvnniGemm3Q5_1_sub:
 	OFFSETS3_2
-	STEP3_22(0, 0)
-	STEP3_22(64, 4)
-	STEP3_22(128, 8)
-	STEP3_22(192, 12)
-	STEP3_22(256, 16)
-	STEP3_22(320, 20)
-	STEP3_22(384, 24)
-	STEP3_22(448, 28)
-	SCALE3_3(1024, 0, 0)
-	SCALE3_4(1040, 0, 0)
+	STEP3_14(0, 0)
+	STEP3_14(64, 4)
+	STEP3_14(128, 8)
+	STEP3_14(192, 12)
+	STEP3_14(256, 16)
+	STEP3_14(320, 20)
+	STEP3_14(384, 24)
+	STEP3_14(448, 28)
+	SCALE3_3(0, 0, 0)
+	SCALE3_4(16, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	OFFSETS3_2
-	STEP3_22(512, 32)
-	STEP3_22(576, 36)
-	STEP3_22(640, 40)
-	STEP3_22(704, 44)
-	STEP3_22(768, 48)
-	STEP3_22(832, 52)
-	STEP3_22(896, 56)
-	STEP3_22(960, 60)
-	SCALE3_3(1056, 0, 0)
-	SCALE3_4(1072, 0, 0)
-	ADDQ R10, DX
-	ADDQ R10, R9
-	ADDQ $1152, DI
-	ADDQ $64, SI
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	DECQ R12
+	JNZ avxvnniGemm3Q5_1_sub
+	ADDQ $128, DI
 	DECQ CX
 	JNZ avxvnniGemm3Q5_1_group
 	MOVQ 72(R13), R12
@@ -5284,21 +4793,7 @@ avxvnniGemvQ5_K_sub:
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y15, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y10
-	VPSLLW $4, Y10, Y14
-	VPAND Y11, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 32(DI), Y15, Y13
-	VMOVDQU 32(R13), Y9
-	VPSLLW $4, Y9, Y14
-	VPAND Y11, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
+	STEP1_21(0, 0, 0)
 	STEP1_22(64, 4)
 	STEP1_23(128, 8)
 	STEP1_24(192, 12)
@@ -5489,28 +4984,11 @@ avxvnniSmall2Q5_K_group:
 	MOVL $4, R12
 avxvnniSmall2Q5_K_sub:
 	OFFSETS2_3
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y15, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y10
-	VPSLLW $4, Y10, Y14
-	VPAND Y11, Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 32(DI), Y15, Y13
-	VMOVDQU 32(R13), Y9
-	VPSLLW $4, Y9, Y14
-	VPAND Y11, Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 0(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
+	STEP2_11(0, 0, 0)
 	STEP2_12(64, 4)
 	STEP2_13(128, 8)
 	STEP2_14(192, 12)
-	STEP2_23(256, 16)
+	STEP2_21(256, 16)
 	PREFETCHT0 320(DI)(R11*1)
 	VPAND 320(DI), Y15, Y12
 	VPSRLW $1, Y10, Y14
@@ -5598,7 +5076,7 @@ avxvnniSmall2Q5_K_sub:
 	VPBROADCASTD 36(SI)(AX*1), Y14
 	VPDPBUSD_Y14_Y12_Y2
 	VPDPBUSD_Y14_Y13_Y3
-	STEP2_29(128, 40)
+	STEP2_27(128, 40)
 	VMOVDQU 192(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y15, Y12, Y12
@@ -5679,87 +5157,10 @@ avxvnniSmall3Q5_K_group:
 	MOVL $4, R12
 avxvnniSmall3Q5_K_sub:
 	OFFSETS3_2
-	PREFETCHT0 0(DI)(R11*1)
-	VPAND 0(DI), Y15, Y12
-	PREFETCHT0 0(R13)(R11*1)
-	VMOVDQU 0(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 32(DI), Y15, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $4, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 0(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 0(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 0(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	PREFETCHT0 64(DI)(R11*1)
-	VPAND 64(DI), Y15, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 96(DI), Y15, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 4(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 4(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 4(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	PREFETCHT0 128(DI)(R11*1)
-	VPAND 128(DI), Y15, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 160(DI), Y15, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 8(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 8(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 8(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	PREFETCHT0 192(DI)(R11*1)
-	VPAND 192(DI), Y15, Y12
-	VMOVDQU 0(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VPAND 224(DI), Y15, Y13
-	VMOVDQU 32(R13), Y14
-	VPSLLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 12(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 12(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 12(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
+	STEP3_6(0, 0, 0)
+	STEP3_7(64, 0, 4)
+	STEP3_8(128, 0, 8)
+	STEP3_9(192, 0, 12)
 	PREFETCHT0 256(DI)(R11*1)
 	VPAND 256(DI), Y15, Y12
 	VMOVDQU 0(R13), Y14
@@ -5934,96 +5335,10 @@ avxvnniSmall3Q5_K_sub:
 	VPBROADCASTD 44(SI)(AX*2), Y14
 	VPDPBUSD_Y14_Y12_Y4
 	VPDPBUSD_Y14_Y13_Y5
-	VMOVDQU 256(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y15, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 288(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y15, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 48(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 48(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 48(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	VMOVDQU 320(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y15, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 352(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y15, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $1, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 52(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 52(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 52(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	VMOVDQU 384(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y15, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 416(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y15, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $2, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 56(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 56(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 56(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
-	VMOVDQU 448(DI), Y12
-	VPSRLW $4, Y12, Y12
-	VPAND Y15, Y12, Y12
-	VMOVDQU 64(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y12, Y12
-	VMOVDQU 480(DI), Y13
-	VPSRLW $4, Y13, Y13
-	VPAND Y15, Y13, Y13
-	VMOVDQU 96(R13), Y14
-	VPSRLW $3, Y14, Y14
-	VPAND c10<>(SB), Y14, Y14
-	VPOR Y14, Y13, Y13
-	VPBROADCASTD 60(SI), Y14
-	VPDPBUSD_Y14_Y12_Y0
-	VPDPBUSD_Y14_Y13_Y1
-	VPBROADCASTD 60(SI)(AX*1), Y14
-	VPDPBUSD_Y14_Y12_Y2
-	VPDPBUSD_Y14_Y13_Y3
-	VPBROADCASTD 60(SI)(AX*2), Y14
-	VPDPBUSD_Y14_Y12_Y4
-	VPDPBUSD_Y14_Y13_Y5
+	STEP3_10(256, 64, 48)
+	STEP3_11(320, 64, 52)
+	STEP3_12(384, 64, 56)
+	STEP3_13(448, 64, 60)
 	SCALE3_5(16)
 	SCALE3_6(24)
 	ADDQ $128, R13
@@ -6075,7 +5390,7 @@ avxvnniGemm1Q5_K_group:
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avxvnniGemm1Q5_K_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -6085,14 +5400,14 @@ avxvnniGemm1Q5_K_sub:
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
 	VPXOR Y9, Y9, Y9
-	STEP1_30(0, 0)
-	STEP1_31(64, 4)
-	STEP1_32(128, 8)
-	STEP1_33(192, 12)
-	STEP1_30(256, 16)
-	STEP1_31(320, 20)
-	STEP1_32(384, 24)
-	STEP1_33(448, 28)
+	STEP1_29(0, 0)
+	STEP1_30(64, 4)
+	STEP1_31(128, 8)
+	STEP1_32(192, 12)
+	STEP1_29(256, 16)
+	STEP1_30(320, 20)
+	STEP1_31(384, 24)
+	STEP1_32(448, 28)
 	VPADDD Y6, Y0, Y0
 	VPADDD Y7, Y1, Y1
 	VPADDD Y8, Y4, Y4
@@ -6101,33 +5416,9 @@ avxvnniGemm1Q5_K_sub:
 	VPADDD Y5, Y1, Y1
 	SCALE1_5(0)
 	SCALE1_6(8)
-	VPXOR Y0, Y0, Y0
-	VPXOR Y1, Y1, Y1
-	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
-	STEP1_30(512, 32)
-	STEP1_31(576, 36)
-	STEP1_32(640, 40)
-	STEP1_33(704, 44)
-	STEP1_30(768, 48)
-	STEP1_31(832, 52)
-	STEP1_32(896, 56)
-	STEP1_33(960, 60)
-	VPADDD Y6, Y0, Y0
-	VPADDD Y7, Y1, Y1
-	VPADDD Y8, Y4, Y4
-	VPADDD Y9, Y5, Y5
-	VPADDD Y4, Y0, Y0
-	VPADDD Y5, Y1, Y1
-	SCALE1_5(16)
-	SCALE1_6(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avxvnniGemm1Q5_K_sub
 	SCALEALL1(0, 0, 0, 0)
@@ -6161,37 +5452,24 @@ avxvnniGemm2Q5_K_zero:
 avxvnniGemm2Q5_K_group:
 	ZERO2
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avxvnniGemm2Q5_K_sub:
 	OFFSETS2_3
 	OFFSETS2_2
-	STEP2_20(0, 0)
-	STEP2_21(64, 4)
-	STEP2_20(128, 8)
-	STEP2_21(192, 12)
-	STEP2_20(256, 16)
-	STEP2_21(320, 20)
-	STEP2_20(384, 24)
-	STEP2_21(448, 28)
+	STEP2_19(0, 0)
+	STEP2_20(64, 4)
+	STEP2_19(128, 8)
+	STEP2_20(192, 12)
+	STEP2_19(256, 16)
+	STEP2_20(320, 20)
+	STEP2_19(384, 24)
+	STEP2_20(448, 28)
 	WAYS2
 	SCALE2_5(0)
 	SCALE2_6(8)
-	OFFSETS2_3
-	OFFSETS2_2
-	STEP2_20(512, 32)
-	STEP2_21(576, 36)
-	STEP2_20(640, 40)
-	STEP2_21(704, 44)
-	STEP2_20(768, 48)
-	STEP2_21(832, 52)
-	STEP2_20(896, 56)
-	STEP2_21(960, 60)
-	WAYS2
-	SCALE2_5(16)
-	SCALE2_6(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avxvnniGemm2Q5_K_sub
 	SCALEALL2(0, 0, 0, 0)
@@ -6226,33 +5504,22 @@ avxvnniGemm3Q5_K_zero:
 avxvnniGemm3Q5_K_group:
 	ZERO3
 	LEAQ 4096(DI), BX
-	MOVL $4, R12
+	MOVL $8, R12
 avxvnniGemm3Q5_K_sub:
 	OFFSETS3_2
-	STEP3_22(0, 0)
-	STEP3_22(64, 4)
-	STEP3_22(128, 8)
-	STEP3_22(192, 12)
-	STEP3_22(256, 16)
-	STEP3_22(320, 20)
-	STEP3_22(384, 24)
-	STEP3_22(448, 28)
+	STEP3_14(0, 0)
+	STEP3_14(64, 4)
+	STEP3_14(128, 8)
+	STEP3_14(192, 12)
+	STEP3_14(256, 16)
+	STEP3_14(320, 20)
+	STEP3_14(384, 24)
+	STEP3_14(448, 28)
 	SCALE3_5(0)
 	SCALE3_6(8)
-	OFFSETS3_2
-	STEP3_22(512, 32)
-	STEP3_22(576, 36)
-	STEP3_22(640, 40)
-	STEP3_22(704, 44)
-	STEP3_22(768, 48)
-	STEP3_22(832, 52)
-	STEP3_22(896, 56)
-	STEP3_22(960, 60)
-	SCALE3_5(16)
-	SCALE3_6(24)
-	ADDQ $32, BX
-	ADDQ $1024, DI
-	ADDQ $64, SI
+	ADDQ $16, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
 	DECQ R12
 	JNZ avxvnniGemm3Q5_K_sub
 	SCALEALL3(0, 0, 0, 0)
@@ -6301,18 +5568,18 @@ avxvnniGemvQ6_K_group:
 avxvnniGemvQ6_K_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
-	STEP1_43(0, 0)
-	STEP1_44(0, 4)
-	STEP1_45(64, 8)
+	STEP1_41(0, 0)
+	STEP1_42(0, 4)
+	STEP1_43(64, 8)
 	STEP1_27(64, 12)
 	ADDQ R10, R9
 	SCALE1_7(0)
 	SCALE1_8(8)
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
-	STEP1_43(192, 16)
-	STEP1_44(192, 20)
-	STEP1_45(256, 24)
+	STEP1_41(192, 16)
+	STEP1_42(192, 20)
+	STEP1_43(256, 24)
 	STEP1_27(256, 28)
 	ADDQ R10, R9
 	SCALE1_7(16)
@@ -6369,17 +5636,17 @@ avxvnniSmall2Q6_K_group:
 	MOVL $8, R12
 avxvnniSmall2Q6_K_sub:
 	OFFSETS2(0)
-	STEP2_31(0, 0)
-	STEP2_29(0, 4)
-	STEP2_23(64, 8)
+	STEP2_29(0, 0)
+	STEP2_27(0, 4)
+	STEP2_21(64, 8)
 	STEP2_17(64, 12)
 	ADDQ R10, R9
 	SCALE2_7(0)
 	SCALE2_8(8)
 	OFFSETS2(0)
-	STEP2_31(192, 16)
-	STEP2_29(192, 20)
-	STEP2_23(256, 24)
+	STEP2_29(192, 16)
+	STEP2_27(192, 20)
+	STEP2_21(256, 24)
 	STEP2_17(256, 28)
 	ADDQ R10, R9
 	SCALE2_7(16)
@@ -6436,18 +5703,18 @@ avxvnniSmall3Q6_K_group:
 	MOVL $8, R12
 avxvnniSmall3Q6_K_sub:
 	OFFSETS3(0)
-	STEP3_39(0, 0)
-	STEP3_40(0, 4)
-	STEP3_41(64, 8)
-	STEP3_42(64, 12)
+	STEP3_23(0, 0)
+	STEP3_24(0, 4)
+	STEP3_25(64, 8)
+	STEP3_26(64, 12)
 	ADDQ R10, R9
 	SCALE3_7(0)
 	SCALE3_8(8)
 	OFFSETS3(0)
-	STEP3_39(192, 16)
-	STEP3_40(192, 20)
-	STEP3_41(256, 24)
-	STEP3_42(256, 28)
+	STEP3_23(192, 16)
+	STEP3_24(192, 20)
+	STEP3_25(256, 24)
+	STEP3_26(256, 28)
 	ADDQ R10, R9
 	SCALE3_7(16)
 	SCALE3_8(24)
@@ -6501,19 +5768,19 @@ avxvnniGemm1Q6_K_group:
 avxvnniGemm1Q6_K_sub:
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
-	STEP1_30(0, 0)
-	STEP1_30(64, 4)
-	STEP1_30(128, 8)
-	STEP1_30(192, 12)
+	STEP1_29(0, 0)
+	STEP1_29(64, 4)
+	STEP1_29(128, 8)
+	STEP1_29(192, 12)
 	ADDQ R10, R9
 	SCALE1_7(0)
 	SCALE1_8(8)
 	VPBROADCASTD 0(R9), Y0
 	VPBROADCASTD 0(R9), Y1
-	STEP1_30(256, 16)
-	STEP1_30(320, 20)
-	STEP1_30(384, 24)
-	STEP1_30(448, 28)
+	STEP1_29(256, 16)
+	STEP1_29(320, 20)
+	STEP1_29(384, 24)
+	STEP1_29(448, 28)
 	ADDQ R10, R9
 	SCALE1_7(16)
 	SCALE1_8(24)
@@ -6555,18 +5822,18 @@ avxvnniGemm2Q6_K_group:
 	MOVL $8, R12
 avxvnniGemm2Q6_K_sub:
 	OFFSETS2(0)
-	STEP2_20(0, 0)
-	STEP2_20(64, 4)
-	STEP2_20(128, 8)
-	STEP2_20(192, 12)
+	STEP2_19(0, 0)
+	STEP2_19(64, 4)
+	STEP2_19(128, 8)
+	STEP2_19(192, 12)
 	ADDQ R10, R9
 	SCALE2_7(0)
 	SCALE2_8(8)
 	OFFSETS2(0)
-	STEP2_20(256, 16)
-	STEP2_20(320, 20)
-	STEP2_20(384, 24)
-	STEP2_20(448, 28)
+	STEP2_19(256, 16)
+	STEP2_19(320, 20)
+	STEP2_19(384, 24)
+	STEP2_19(448, 28)
 	ADDQ R10, R9
 	SCALE2_7(16)
 	SCALE2_8(24)
@@ -6609,18 +5876,18 @@ avxvnniGemm3Q6_K_group:
 	MOVL $8, R12
 avxvnniGemm3Q6_K_sub:
 	OFFSETS3(0)
-	STEP3_22(0, 0)
-	STEP3_22(64, 4)
-	STEP3_22(128, 8)
-	STEP3_22(192, 12)
+	STEP3_14(0, 0)
+	STEP3_14(64, 4)
+	STEP3_14(128, 8)
+	STEP3_14(192, 12)
 	ADDQ R10, R9
 	SCALE3_7(0)
 	SCALE3_8(8)
 	OFFSETS3(0)
-	STEP3_22(256, 16)
-	STEP3_22(320, 20)
-	STEP3_22(384, 24)
-	STEP3_22(448, 28)
+	STEP3_14(256, 16)
+	STEP3_14(320, 20)
+	STEP3_14(384, 24)
+	STEP3_14(448, 28)
 	ADDQ R10, R9
 	SCALE3_7(16)
 	SCALE3_8(24)
@@ -6674,19 +5941,19 @@ avxvnniGemvQ2_K_group:
 avxvnniGemvQ2_K_sub:
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
-	STEP1_46(0, 0)
-	STEP1_47(4)
-	STEP1_48(8)
-	STEP1_49(12)
+	STEP1_44(0, 0)
+	STEP1_45(4)
+	STEP1_46(8)
+	STEP1_47(12)
 	SCALES1(0)
 	VPDPWSSD_Y12_Y0_Y2
 	VPDPWSSD_Y13_Y1_Y3
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
-	STEP1_46(64, 16)
-	STEP1_47(20)
-	STEP1_48(24)
-	STEP1_49(28)
+	STEP1_44(64, 16)
+	STEP1_45(20)
+	STEP1_46(24)
+	STEP1_47(28)
 	SCALES1(16)
 	VPDPWSSD_Y12_Y0_Y2
 	VPDPWSSD_Y13_Y1_Y3
@@ -6770,17 +6037,17 @@ avxvnniSmall2Q2_K_group:
 	MOVL $8, R12
 avxvnniSmall2Q2_K_sub:
 	OFFSETS2_3
-	STEP2_32(0, 0)
-	STEP2_33(4)
-	STEP2_34(8)
-	STEP2_35(12)
+	STEP2_30(0, 0)
+	STEP2_31(4)
+	STEP2_32(8)
+	STEP2_33(12)
 	SCALES1(0)
 	SCALE2_9
 	OFFSETS2_3
-	STEP2_32(64, 16)
-	STEP2_33(20)
-	STEP2_34(24)
-	STEP2_35(28)
+	STEP2_30(64, 16)
+	STEP2_31(20)
+	STEP2_32(24)
+	STEP2_33(28)
 	SCALES1(16)
 	SCALE2_9
 	ADDQ $32, BX
@@ -6872,17 +6139,17 @@ avxvnniSmall3Q2_K_group:
 	MOVL $8, R12
 avxvnniSmall3Q2_K_sub:
 	OFFSETS3_2
-	STEP3_43(0, 0)
-	STEP3_44(0, 4)
+	STEP3_27(0, 0)
+	STEP3_28(0, 4)
 	STEP3_4(0, 8)
-	STEP3_45(0, 12)
+	STEP3_29(0, 12)
 	SCALES3(0)
 	SCALE3_9
 	OFFSETS3_2
-	STEP3_43(64, 16)
-	STEP3_44(64, 20)
+	STEP3_27(64, 16)
+	STEP3_28(64, 20)
 	STEP3_4(64, 24)
-	STEP3_45(64, 28)
+	STEP3_29(64, 28)
 	SCALES3(16)
 	SCALE3_9
 	ADDQ $32, BX
@@ -6986,14 +6253,14 @@ avxvnniGemm1Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avxvnniGemm1Q2_K_sub:
-	STEP1_30(0, 0)
-	STEP1_50(64, 4)
-	STEP1_31(128, 8)
-	STEP1_32(192, 12)
-	STEP1_30(256, 16)
-	STEP1_50(320, 20)
-	STEP1_31(384, 24)
-	STEP1_32(448, 28)
+	STEP1_29(0, 0)
+	STEP1_48(64, 4)
+	STEP1_30(128, 8)
+	STEP1_31(192, 12)
+	STEP1_29(256, 16)
+	STEP1_48(320, 20)
+	STEP1_30(384, 24)
+	STEP1_31(448, 28)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7067,14 +6334,14 @@ avxvnniGemm2Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avxvnniGemm2Q2_K_sub:
-	STEP2_20(0, 0)
-	STEP2_36(64, 4)
-	STEP2_21(128, 8)
-	STEP2_20(192, 12)
-	STEP2_20(256, 16)
-	STEP2_36(320, 20)
-	STEP2_21(384, 24)
-	STEP2_20(448, 28)
+	STEP2_19(0, 0)
+	STEP2_34(64, 4)
+	STEP2_20(128, 8)
+	STEP2_19(192, 12)
+	STEP2_19(256, 16)
+	STEP2_34(320, 20)
+	STEP2_20(384, 24)
+	STEP2_19(448, 28)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7156,14 +6423,14 @@ avxvnniGemm3Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avxvnniGemm3Q2_K_sub:
-	STEP3_22(0, 0)
-	STEP3_46(64, 4)
-	STEP3_22(128, 8)
-	STEP3_46(192, 12)
-	STEP3_22(256, 16)
-	STEP3_46(320, 20)
-	STEP3_22(384, 24)
-	STEP3_46(448, 28)
+	STEP3_14(0, 0)
+	STEP3_30(64, 4)
+	STEP3_14(128, 8)
+	STEP3_30(192, 12)
+	STEP3_14(256, 16)
+	STEP3_30(320, 20)
+	STEP3_14(384, 24)
+	STEP3_30(448, 28)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7926,18 +7193,18 @@ avxvnniGemvCode4_group:
 	MOVL $8, R12
 avxvnniGemvCode4_sub:
 	OFFSETS1_6(0)
-	STEP1_51(0, 0)
-	STEP1_52(0, 4)
-	STEP1_51(64, 8)
-	STEP1_52(64, 12)
+	STEP1_49(0, 0)
+	STEP1_50(0, 4)
+	STEP1_49(64, 8)
+	STEP1_50(64, 12)
 	ADDQ R10, R9
 	SCALE1_7(0)
 	SCALE1_8(8)
 	OFFSETS1_6(0)
-	STEP1_51(128, 16)
-	STEP1_52(128, 20)
-	STEP1_51(192, 24)
-	STEP1_52(192, 28)
+	STEP1_49(128, 16)
+	STEP1_50(128, 20)
+	STEP1_49(192, 24)
+	STEP1_50(192, 28)
 	ADDQ R10, R9
 	SCALE1_7(16)
 	SCALE1_8(24)
@@ -7996,18 +7263,18 @@ avxvnniSmall2Code4_group:
 	MOVL $8, R12
 avxvnniSmall2Code4_sub:
 	OFFSETS2_4(0)
-	STEP2_37(0, 0)
-	STEP2_38(0, 4)
-	STEP2_37(64, 8)
-	STEP2_38(64, 12)
+	STEP2_35(0, 0)
+	STEP2_36(0, 4)
+	STEP2_35(64, 8)
+	STEP2_36(64, 12)
 	ADDQ R10, R9
 	SCALE2_7(0)
 	SCALE2_8(8)
 	OFFSETS2_4(0)
-	STEP2_37(128, 16)
-	STEP2_38(128, 20)
-	STEP2_37(192, 24)
-	STEP2_38(192, 28)
+	STEP2_35(128, 16)
+	STEP2_36(128, 20)
+	STEP2_35(192, 24)
+	STEP2_36(192, 28)
 	ADDQ R10, R9
 	SCALE2_7(16)
 	SCALE2_8(24)
@@ -8066,18 +7333,18 @@ avxvnniSmall3Code4_group:
 	MOVL $8, R12
 avxvnniSmall3Code4_sub:
 	OFFSETS3_3(0)
-	STEP3_47(0, 0)
-	STEP3_48(0, 4)
-	STEP3_47(64, 8)
-	STEP3_48(64, 12)
+	STEP3_31(0, 0)
+	STEP3_32(0, 4)
+	STEP3_31(64, 8)
+	STEP3_32(64, 12)
 	ADDQ R10, R9
 	SCALE3_7(0)
 	SCALE3_8(8)
 	OFFSETS3_3(0)
-	STEP3_47(128, 16)
-	STEP3_48(128, 20)
-	STEP3_47(192, 24)
-	STEP3_48(192, 28)
+	STEP3_31(128, 16)
+	STEP3_32(128, 20)
+	STEP3_31(192, 24)
+	STEP3_32(192, 28)
 	ADDQ R10, R9
 	SCALE3_7(16)
 	SCALE3_8(24)
@@ -8130,18 +7397,18 @@ avxvnniGemm1Code4_group:
 	MOVL $8, R12
 avxvnniGemm1Code4_sub:
 	OFFSETS1_6(0)
-	STEP1_30(0, 0)
-	STEP1_30(64, 4)
-	STEP1_30(128, 8)
-	STEP1_30(192, 12)
+	STEP1_29(0, 0)
+	STEP1_29(64, 4)
+	STEP1_29(128, 8)
+	STEP1_29(192, 12)
 	ADDQ R10, R9
 	SCALE1_7(0)
 	SCALE1_8(8)
 	OFFSETS1_6(0)
-	STEP1_30(256, 16)
-	STEP1_30(320, 20)
-	STEP1_30(384, 24)
-	STEP1_30(448, 28)
+	STEP1_29(256, 16)
+	STEP1_29(320, 20)
+	STEP1_29(384, 24)
+	STEP1_29(448, 28)
 	ADDQ R10, R9
 	SCALE1_7(16)
 	SCALE1_8(24)
@@ -8183,18 +7450,18 @@ avxvnniGemm2Code4_group:
 	MOVL $8, R12
 avxvnniGemm2Code4_sub:
 	OFFSETS2_4(0)
-	STEP2_20(0, 0)
-	STEP2_20(64, 4)
-	STEP2_20(128, 8)
-	STEP2_20(192, 12)
+	STEP2_19(0, 0)
+	STEP2_19(64, 4)
+	STEP2_19(128, 8)
+	STEP2_19(192, 12)
 	ADDQ R10, R9
 	SCALE2_7(0)
 	SCALE2_8(8)
 	OFFSETS2_4(0)
-	STEP2_20(256, 16)
-	STEP2_20(320, 20)
-	STEP2_20(384, 24)
-	STEP2_20(448, 28)
+	STEP2_19(256, 16)
+	STEP2_19(320, 20)
+	STEP2_19(384, 24)
+	STEP2_19(448, 28)
 	ADDQ R10, R9
 	SCALE2_7(16)
 	SCALE2_8(24)
@@ -8237,18 +7504,18 @@ avxvnniGemm3Code4_group:
 	MOVL $8, R12
 avxvnniGemm3Code4_sub:
 	OFFSETS3_3(0)
-	STEP3_22(0, 0)
-	STEP3_22(64, 4)
-	STEP3_22(128, 8)
-	STEP3_22(192, 12)
+	STEP3_14(0, 0)
+	STEP3_14(64, 4)
+	STEP3_14(128, 8)
+	STEP3_14(192, 12)
 	ADDQ R10, R9
 	SCALE3_7(0)
 	SCALE3_8(8)
 	OFFSETS3_3(0)
-	STEP3_22(256, 16)
-	STEP3_22(320, 20)
-	STEP3_22(384, 24)
-	STEP3_22(448, 28)
+	STEP3_14(256, 16)
+	STEP3_14(320, 20)
+	STEP3_14(384, 24)
+	STEP3_14(448, 28)
 	ADDQ R10, R9
 	SCALE3_7(16)
 	SCALE3_8(24)
@@ -8284,7 +7551,6 @@ TEXT ·avxvnniUnpackCode4(SB), NOSPLIT, $0-8
 	MOVQ 144(R13), R8
 	MOVQ 96(R13), CX
 avxvnniUnpackCode4_group:
-	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avxvnniUnpackCode4_sub:
 	UNPACK(0, 0)
