@@ -297,7 +297,7 @@ func (k *int256) start() {
 // finish stores the outputs.
 func (k *int256) finish() {
 	e := k.e
-	if k.b.coding == fives {
+	if k.b.coding == fives && k.looped() {
 		e.arg("R13")
 	}
 	k.y()

@@ -12,7 +12,7 @@ func loadWhole(k *int256, j, i, h, w, _ int) {
 
 // loadNibbles: blocks have K 4i.. in low nibbles and K 16+4i.. in high ones, superblocks sub-block j in one of both.
 func loadNibbles(k *int256, j, i, h, w, _ int) {
-	off, high := 64*(i%4), i >= 4
+	off, high := 256*j+64*(i%4), i >= 4
 	if k.b.super() {
 		off, high = 64*i, j == 1
 	}
@@ -25,10 +25,12 @@ func loadNibbles(k *int256, j, i, h, w, _ int) {
 // loadFives adds bit i of the bytes of the sum's vector of fifth bits.
 func loadFives(k *int256, j, i, h, w, t int) {
 	loadNibbles(k, j, i, h, w, t)
+	at := k.fivesAt()
+	at.off += 64 * j
 	if i == 0 {
-		k.pf("R13", 64*j, h)
+		k.pf(at.base, at.off, h)
 	}
-	k.bits("R13", 64*j, h, 4-i, i == 0, "c10", w, t)
+	k.bits(at.base, at.off, h, 4-i, i == 0, "c10", w, t)
 }
 
 func loadSixes(k *int256, j, i, h, w, t int) {

@@ -49,17 +49,17 @@ func (k signed256) emit(tier string) {
 	e.ld("R13", "Groups", "CX")
 	end()
 	e.lab(k.name + "_group")
-	k.turns(func(int) {
+	k.turns(func(j int) {
 		for h := range 2 {
 			for i := range b.vecs() {
-				k.vector(i, h)
+				k.vector(j, i, h)
 			}
-			k.scale(h)
+			k.scale(j, h)
 		}
 		e.p("ADDQ R10, DX")
 	})
 	k.fetchScales()
-	e.p("ADDQ $%d, DI", b.bytes()-b.subs()*b.sumBytes())
+	k.nextGroup()
 	e.p("DECQ CX")
 	e.p("JNZ %s_group", k.name)
 	k.y()
@@ -73,16 +73,17 @@ func (k signed256) copy(from, to string) {
 	k.e.p("VMOVUPS Y0, %s", to)
 }
 
-// vector adds half h of vector i of a block to the sums.
-func (k signed256) vector(i, h int) {
+// vector adds half h of vector i of block j of the turn to the sums.
+func (k signed256) vector(j, i, h int) {
 	e := k.e
-	k.pf("DI", 64*i, h)
+	n := k.b.vecs()*j + i
+	k.pf("DI", 64*n, h)
 	defer k.macro("STEP")()
-	e.p("VPXOR %d(DI), Y%d, Y%d", 64*i+32*h, signed80, signedW)
+	e.p("VPXOR %d(DI), Y%d, Y%d", 64*n+32*h, signed80, signedW)
 	e.p("VPABSB Y%d, Y%d", signedW, signedAbs)
 	for r := range k.rows {
 		t := signedTemp + r
-		e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*i), t)
+		e.p("VPBROADCASTD %s, Y%d", row256("SI", r, 4*n), t)
 		e.p("VPSIGNB Y%d, Y%d, Y%d", signedW, t, t)
 		e.p("VPMADDUBSW Y%d, Y%d, Y%d", t, signedAbs, t)
 		if i == 0 {
@@ -94,11 +95,11 @@ func (k signed256) vector(i, h int) {
 	}
 }
 
-// scale adds the sums of half h of a block to the accumulators: acc = fma(float(isum), d*dx, acc).
-func (k signed256) scale(h int) {
+// scale adds the sums of half h of block j of the turn to the accumulators: acc = fma(float(isum), d*dx, acc).
+func (k signed256) scale(j, h int) {
 	defer k.macro("SCALE")()
-	e := k.e
-	e.p("VCVTPH2PS %d(BX), Y%d", 16*h, signedW)
+	e, at := k.e, k.scalesAt()
+	e.p("VCVTPH2PS %d(%s), Y%d", at.off+32*j+16*h, at.base, signedW)
 	for r := range k.rows {
 		t := signedTemp + r
 		e.p("VBROADCASTSS %d(DX), Y%d", 4*r, t)

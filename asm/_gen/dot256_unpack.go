@@ -22,7 +22,7 @@ func unpack256(e *gen, b *weights256, name string) {
 	k.ahead()
 	e.lds("R13", [2]string{"Src", "DI"}, [2]string{"Dst", "R8"}, [2]string{"Groups", "CX"})
 	e.lab(name + "_group")
-	turn, done := b.turn(), b.subs()*b.sumBytes() // done: how far the loop moves DI
+	turn, done := k.turn(), b.subs()*b.sumBytes() // done: how far the loop moves DI
 	if to.folded {
 		e.p("LEAQ %d(DI), BX", b.scales())
 	}

@@ -41,8 +41,8 @@
 	VPMADDWD Y15, Y8, Y8; \
 	VPADDD Y8, Y0, Y0
 
-#define SCALE1(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y6; \
+#define SCALE1(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -110,8 +110,8 @@
 	VPMADDWD Y15, Y9, Y9; \
 	VPADDD Y9, Y1, Y1
 
-#define SCALE2(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y6; \
+#define SCALE2(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -190,8 +190,8 @@
 	VPMADDWD Y15, Y10, Y10; \
 	VPADDD Y10, Y2, Y2
 
-#define SCALE3(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y6; \
+#define SCALE3(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y6; \
 	VBROADCASTSS (dx)(DX), Y8; \
 	VMULPS Y8, Y6, Y8; \
 	VCVTDQ2PS Y0, Y0; \
@@ -221,6 +221,45 @@
 	VMOVUPS Y0, (r12)(R12)(AX*2); \
 	VMOVUPS (r8+160)(R8), Y0; \
 	VMOVUPS Y0, (r12+32)(R12)(AX*2)
+
+#define SCALE1_2(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
+	VBROADCASTSS (dx)(DX), Y8; \
+	VMULPS Y8, Y6, Y8; \
+	VCVTDQ2PS Y0, Y0; \
+	VFMADD213PS (r8)(R8), Y8, Y0; \
+	VMOVUPS Y0, (r8)(R8)
+
+#define SCALE2_2(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
+	VBROADCASTSS (dx)(DX), Y8; \
+	VMULPS Y8, Y6, Y8; \
+	VCVTDQ2PS Y0, Y0; \
+	VFMADD213PS (r8)(R8), Y8, Y0; \
+	VMOVUPS Y0, (r8)(R8); \
+	VBROADCASTSS (dx+4)(DX), Y9; \
+	VMULPS Y9, Y6, Y9; \
+	VCVTDQ2PS Y1, Y1; \
+	VFMADD213PS (r8+64)(R8), Y9, Y1; \
+	VMOVUPS Y1, (r8+64)(R8)
+
+#define SCALE3_2(bx, dx, r8) \
+	VCVTPH2PS (bx)(BX), Y6; \
+	VBROADCASTSS (dx)(DX), Y8; \
+	VMULPS Y8, Y6, Y8; \
+	VCVTDQ2PS Y0, Y0; \
+	VFMADD213PS (r8)(R8), Y8, Y0; \
+	VMOVUPS Y0, (r8)(R8); \
+	VBROADCASTSS (dx+4)(DX), Y9; \
+	VMULPS Y9, Y6, Y9; \
+	VCVTDQ2PS Y1, Y1; \
+	VFMADD213PS (r8+64)(R8), Y9, Y1; \
+	VMOVUPS Y1, (r8+64)(R8); \
+	VBROADCASTSS (dx+8)(DX), Y10; \
+	VMULPS Y10, Y6, Y10; \
+	VCVTDQ2PS Y2, Y2; \
+	VFMADD213PS (r8+128)(R8), Y10, Y2; \
+	VMOVUPS Y2, (r8+128)(R8)
 
 #define OUTPUTS4(r13, r12) \
 	MOVQ (r13)(R13), R12; \
@@ -523,15 +562,15 @@
 	VPADDD Y14, Y0, Y0; \
 	VPADDD Y14, Y1, Y1
 
-#define SCALE1_2(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE1_3(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD231PS Y14, Y0, Y2
 
-#define SCALE1_3(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE1_4(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -615,8 +654,8 @@
 	VPADDD Y14, Y2, Y2; \
 	VPADDD Y14, Y3, Y3
 
-#define SCALE2_2(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE2_3(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -626,8 +665,8 @@
 	VCVTDQ2PS Y2, Y2; \
 	VFMADD231PS Y14, Y2, Y6
 
-#define SCALE2_3(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE2_4(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -739,8 +778,8 @@
 	VPADDD Y14, Y4, Y4; \
 	VPADDD Y14, Y5, Y5
 
-#define SCALE3_2(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE3_3(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -754,8 +793,8 @@
 	VCVTDQ2PS Y4, Y4; \
 	VFMADD231PS Y14, Y4, Y10
 
-#define SCALE3_3(bx, dx) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE3_4(di, dx) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -884,9 +923,9 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define SCALE1_4(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE1_5(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -894,9 +933,9 @@
 	VBROADCASTSS (r9)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y2
 
-#define SCALE1_5(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE1_6(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -912,9 +951,9 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define SCALE2_4(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE2_5(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -928,9 +967,9 @@
 	VBROADCASTSS (r9+4)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y6
 
-#define SCALE2_5(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE2_6(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -944,9 +983,9 @@
 	VBROADCASTSS (r9+4)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y7
 
-#define SCALE3_4(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE3_5(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -966,9 +1005,9 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y10
 
-#define SCALE3_5(bx, dx, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE3_6(di, dx, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -988,16 +1027,16 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y11
 
-#define STEP1_8(di, r13, si) \
+#define STEP1_8(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r13)(R13)(R11*1); \
-	VMOVDQU (r13)(R13), Y8; \
+	PREFETCHT0 (di+512)(DI)(R11*1); \
+	VMOVDQU (di+512)(DI), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (r13+32)(R13), Y7; \
+	VMOVDQU (di+544)(DI), Y7; \
 	VPSLLW $4, Y7, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1133,6 +1172,23 @@
 	VPMADDWD Y9, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
+#define STEP1_16(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	PREFETCHT0 (di+320)(DI)(R11*1); \
+	VMOVDQU (di+320)(DI), Y8; \
+	VPSLLW $4, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VMOVDQU (di+352)(DI), Y7; \
+	VPSLLW $4, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1
+
 #define ZERO2_2 \
 	VPXOR Y0, Y0, Y0; \
 	VPXOR Y1, Y1, Y1; \
@@ -1151,16 +1207,16 @@
 	VMOVUPS Y2, (r8+64)(R8); \
 	VMOVUPS Y3, (r8+96)(R8)
 
-#define STEP2_8(di, r13, si) \
+#define STEP2_8(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r13)(R13)(R11*1); \
-	VMOVDQU (r13)(R13), Y14; \
+	PREFETCHT0 (di+512)(DI)(R11*1); \
+	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+544)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1171,15 +1227,15 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_9(di, r13, si) \
+#define STEP2_9(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+448)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+480)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1194,15 +1250,15 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_10(di, r13, si) \
+#define STEP2_10(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+384)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+416)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1217,15 +1273,15 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_11(di, r13, si) \
+#define STEP2_11(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+352)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1244,17 +1300,17 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_12(di, r13, si) \
+#define STEP2_12(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+512)(DI), Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+544)(DI), Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1264,18 +1320,18 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_13(di, r13, si) \
+#define STEP2_13(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+448)(DI), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+480)(DI), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1290,18 +1346,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_14(di, r13, si) \
+#define STEP2_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+384)(DI), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+416)(DI), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1316,18 +1372,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_15(di, r13, si) \
+#define STEP2_15(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+320)(DI), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND Y11, Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+352)(DI), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1352,8 +1408,8 @@
 	VPMADDWD Y9, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define SCALE2_6(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE2_7(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1365,8 +1421,8 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_7(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE2_8(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1377,6 +1433,197 @@
 	VCVTDQ2PS Y3, Y3; \
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
+
+#define STEP2_16(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	PREFETCHT0 (di+320)(DI)(R11*1); \
+	VMOVDQU (di+320)(DI), Y14; \
+	VPSLLW $4, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VMOVDQU (di+352)(DI), Y14; \
+	VPSLLW $4, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y2; \
+	VPMADDUBSW Y14, Y13, Y3
+
+#define STEP2_17(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VMOVDQU (di+256)(DI), Y14; \
+	VPSLLW $3, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VMOVDQU (di+288)(DI), Y14; \
+	VPSLLW $3, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_18(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VMOVDQU (di+192)(DI), Y14; \
+	VPSLLW $2, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VMOVDQU (di+224)(DI), Y14; \
+	VPSLLW $2, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_19(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VMOVDQU (di+128)(DI), Y14; \
+	VPSLLW $1, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VMOVDQU (di+160)(DI), Y14; \
+	VPSLLW $1, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPMADDWD Y9, Y0, Y4; \
+	VPMADDWD Y9, Y1, Y5; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPMADDWD Y9, Y2, Y6; \
+	VPMADDWD Y9, Y3, Y7
+
+#define STEP2_20(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+320)(DI), Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VMOVDQU (di+352)(DI), Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y2; \
+	VPMADDUBSW Y14, Y13, Y3
+
+#define STEP2_21(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+256)(DI), Y14; \
+	VPSRLW $1, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VMOVDQU (di+288)(DI), Y14; \
+	VPSRLW $1, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_22(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+192)(DI), Y14; \
+	VPSRLW $2, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VMOVDQU (di+224)(DI), Y14; \
+	VPSRLW $2, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_23(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+128)(DI), Y14; \
+	VPSRLW $3, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VMOVDQU (di+160)(DI), Y14; \
+	VPSRLW $3, Y14, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
 
 #define STORE2_3(r8, r12) \
 	VMOVUPS (r8)(R8), Y14; \
@@ -1412,18 +1659,18 @@
 	VMOVUPS Y4, (r8+128)(R8); \
 	VMOVUPS Y5, (r8+160)(R8)
 
-#define STEP3_8(di, r13, si) \
+#define STEP3_8(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (r13)(R13)(R11*1); \
-	VMOVDQU (r13)(R13), Y14; \
+	PREFETCHT0 (di+512)(DI)(R11*1); \
+	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+544)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1437,17 +1684,17 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_9(di, r13, si) \
+#define STEP3_9(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+448)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+480)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1467,17 +1714,17 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_10(di, r13, si) \
+#define STEP3_10(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+384)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+416)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1497,17 +1744,17 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_11(di, r13, si) \
+#define STEP3_11(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+352)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1533,17 +1780,17 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_12(di, r13, si) \
+#define STEP3_12(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+512)(DI), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+544)(DI), Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1556,18 +1803,18 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_13(di, r13, si) \
+#define STEP3_13(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+448)(DI), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+480)(DI), Y14; \
 	VPSRLW $1, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1587,18 +1834,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_14(di, r13, si) \
+#define STEP3_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+384)(DI), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+416)(DI), Y14; \
 	VPSRLW $2, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1618,18 +1865,18 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_15(di, r13, si) \
+#define STEP3_15(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	VMOVDQU (r13)(R13), Y14; \
+	VMOVDQU (di+320)(DI), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPSRLW $4, Y13, Y13; \
 	VPAND c0f<>(SB), Y13, Y13; \
-	VMOVDQU (r13+32)(R13), Y14; \
+	VMOVDQU (di+352)(DI), Y14; \
 	VPSRLW $3, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
 	VPOR Y14, Y13, Y13; \
@@ -1663,8 +1910,8 @@
 	VPMADDWD c0001<>(SB), Y5, Y5; \
 	VPADDD Y11, Y5, Y5
 
-#define SCALE3_6(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE3_7(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1681,8 +1928,8 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_7(bx, dx, r8) \
-	VCVTPH2PS (bx)(BX), Y12; \
+#define SCALE3_8(di, dx, r8) \
+	VCVTPH2PS (di)(DI), Y12; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1699,6 +1946,243 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
+#define STEP3_16(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	PREFETCHT0 (di+320)(DI)(R11*1); \
+	VMOVDQU (di+320)(DI), Y14; \
+	VPSLLW $4, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+352)(DI), Y14; \
+	VPSLLW $4, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y2; \
+	VPMADDUBSW Y14, Y13, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y4; \
+	VPMADDUBSW Y14, Y13, Y5
+
+#define STEP3_17(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+256)(DI), Y14; \
+	VPSLLW $3, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+288)(DI), Y14; \
+	VPSLLW $3, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_18(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+192)(DI), Y14; \
+	VPSLLW $2, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+224)(DI), Y14; \
+	VPSLLW $2, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_19(di, si) \
+	PREFETCHT0 (di)(DI)(R11*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+128)(DI), Y14; \
+	VPSLLW $1, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+160)(DI), Y14; \
+	VPSLLW $1, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPMADDWD c0001<>(SB), Y0, Y6; \
+	VPMADDWD c0001<>(SB), Y1, Y7; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPMADDWD c0001<>(SB), Y2, Y8; \
+	VPMADDWD c0001<>(SB), Y3, Y9; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5; \
+	VPMADDWD c0001<>(SB), Y4, Y10; \
+	VPMADDWD c0001<>(SB), Y5, Y11
+
+#define STEP3_20(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+320)(DI), Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+352)(DI), Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y2; \
+	VPMADDUBSW Y14, Y13, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y4; \
+	VPMADDUBSW Y14, Y13, Y5
+
+#define STEP3_21(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+256)(DI), Y14; \
+	VPSRLW $1, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+288)(DI), Y14; \
+	VPSRLW $1, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_22(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+192)(DI), Y14; \
+	VPSRLW $2, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+224)(DI), Y14; \
+	VPSRLW $2, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_23(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+128)(DI), Y14; \
+	VPSRLW $3, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (di+160)(DI), Y14; \
+	VPSRLW $3, Y14, Y14; \
+	VPAND c10<>(SB), Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
 #define STORE3_3(r8, r12) \
 	VMOVUPS (r8)(R8), Y14; \
 	VMOVUPS Y14, (r12)(R12); \
@@ -1713,7 +2197,7 @@
 	VMOVUPS (r8+160)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)(AX*2)
 
-#define STEP1_16(di, si) \
+#define STEP1_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1730,7 +2214,7 @@
 	VPMADDWD Y11, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP2_16(di, si) \
+#define STEP2_24(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1758,7 +2242,7 @@
 	VPMADDWD Y11, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define STEP3_16(di, si) \
+#define STEP3_24(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1900,9 +2384,9 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define SCALE2_8(bx, dx, r8, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE2_11(di, dx, r8, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1918,9 +2402,9 @@
 	VFMADD231PS Y14, Y13, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_9(bx, dx, r8, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE2_12(di, dx, r8, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1936,9 +2420,9 @@
 	VFMADD231PS Y14, Y13, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define SCALE3_8(bx, dx, r8, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE3_11(di, dx, r8, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y0, Y0; \
@@ -1961,9 +2445,9 @@
 	VFMADD231PS Y14, Y13, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_9(bx, dx, r8, r9) \
-	VCVTPH2PS (bx)(BX), Y12; \
-	VCVTPH2PS (bx+64)(BX), Y13; \
+#define SCALE3_12(di, dx, r8, r9) \
+	VCVTPH2PS (di)(DI), Y12; \
+	VCVTPH2PS (di+64)(DI), Y13; \
 	VBROADCASTSS (dx)(DX), Y14; \
 	VMULPS Y14, Y12, Y14; \
 	VCVTDQ2PS Y1, Y1; \
@@ -1986,13 +2470,13 @@
 	VFMADD231PS Y14, Y13, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define SCALE1_6(bx) \
+#define SCALE1_9(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD231PS Y12, Y0, Y2
 
-#define SCALE1_7(bx) \
+#define SCALE1_10(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2052,7 +2536,7 @@
 	VMOVUPS (r8+32)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)
 
-#define SCALE2_10(bx) \
+#define SCALE2_13(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2060,7 +2544,7 @@
 	VCVTDQ2PS Y2, Y2; \
 	VFMADD231PS Y12, Y2, Y6
 
-#define SCALE2_11(bx) \
+#define SCALE2_14(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2148,7 +2632,7 @@
 	VFNMADD231PS Y14, Y3, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define SCALE3_10(bx) \
+#define SCALE3_13(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2158,7 +2642,7 @@
 	VCVTDQ2PS Y4, Y4; \
 	VFMADD231PS Y12, Y4, Y10
 
-#define SCALE3_11(bx) \
+#define SCALE3_14(bx) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2280,7 +2764,7 @@
 	VMOVUPS Y14, (r8+64)(R8); \
 	VMOVUPS Y14, (r8+96)(R8)
 
-#define SCALE2_12(bx, r8) \
+#define SCALE2_15(bx, r8) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2290,7 +2774,7 @@
 	VFMADD213PS (r8+64)(R8), Y12, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_13(bx, r8) \
+#define SCALE2_16(bx, r8) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2360,7 +2844,7 @@
 	VMOVUPS Y14, (r8+128)(R8); \
 	VMOVUPS Y14, (r8+160)(R8)
 
-#define SCALE3_12(bx, r8) \
+#define SCALE3_15(bx, r8) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2373,7 +2857,7 @@
 	VFMADD213PS (r8+128)(R8), Y12, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_13(bx, r8) \
+#define SCALE3_16(bx, r8) \
 	VPMOVZXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2483,7 +2967,7 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_26(di, si) \
+#define STEP1_28(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -2519,7 +3003,7 @@
 	VPMADDWD Y9, Y4, Y0; \
 	VPMADDWD Y9, Y14, Y1
 
-#define STEP1_27(di, si) \
+#define STEP1_29(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND Y10, Y8, Y14; \
@@ -2552,14 +3036,14 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define SCALE1_8(bx, r8) \
+#define SCALE1_11(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD213PS (r8)(R8), Y12, Y0; \
 	VMOVUPS Y0, (r8)(R8)
 
-#define SCALE1_9(bx, r8) \
+#define SCALE1_12(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2574,7 +3058,7 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP2_26(di, si) \
+#define STEP2_42(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -2622,7 +3106,7 @@
 	VPMADDWD Y9, Y6, Y2; \
 	VPMADDWD Y9, Y14, Y3
 
-#define STEP2_27(di, si) \
+#define STEP2_43(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+64)(DI), Y14; \
@@ -2671,7 +3155,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define SCALE2_14(bx, r8) \
+#define SCALE2_17(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2681,7 +3165,7 @@
 	VFMADD213PS (r8+64)(R8), Y12, Y2; \
 	VMOVUPS Y2, (r8+64)(R8)
 
-#define SCALE2_15(bx, r8) \
+#define SCALE2_18(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2704,7 +3188,7 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP3_26(di, si) \
+#define STEP3_42(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	PREFETCHT0 (di+128)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
@@ -2762,7 +3246,7 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_27(di, si) \
+#define STEP3_43(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+64)(DI), Y14; \
@@ -2823,7 +3307,7 @@
 	VPMADDWD c0001<>(SB), Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define SCALE3_14(bx, r8) \
+#define SCALE3_17(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -2836,7 +3320,7 @@
 	VFMADD213PS (r8+128)(R8), Y12, Y4; \
 	VMOVUPS Y4, (r8+128)(R8)
 
-#define SCALE3_15(bx, r8) \
+#define SCALE3_18(bx, r8) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -2867,7 +3351,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP1_28(di, si) \
+#define STEP1_30(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -2883,7 +3367,7 @@
 	VPMADDWD Y11, Y4, Y0; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_29(di, si) \
+#define STEP1_31(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -2901,7 +3385,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_28(di, si) \
+#define STEP2_44(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -2927,7 +3411,7 @@
 	VPMADDWD Y11, Y6, Y2; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_29(di, si) \
+#define STEP2_45(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -2957,7 +3441,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_28(di, si) \
+#define STEP3_44(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -2993,7 +3477,7 @@
 	VPMADDWD Y11, Y8, Y4; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_29(di, si) \
+#define STEP3_45(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3051,7 +3535,7 @@
 	VPOR Y13, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_30(di, si) \
+#define STEP1_32(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y9; \
 	VPAND Y11, Y9, Y12; \
@@ -3061,7 +3545,7 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_31(si) \
+#define STEP1_33(si) \
 	VPSRLW $2, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $2, Y8, Y13; \
@@ -3072,7 +3556,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_32(si) \
+#define STEP1_34(si) \
 	VPSRLW $4, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $4, Y8, Y13; \
@@ -3083,7 +3567,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_33(si) \
+#define STEP1_35(si) \
 	VPSRLW $6, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $6, Y8, Y13; \
@@ -3100,7 +3584,7 @@
 	VPSHUFB twice0<>(SB), Y13, Y12; \
 	VPSHUFB twice1<>(SB), Y13, Y13
 
-#define SCALE1_10 \
+#define SCALE1_13 \
 	VPMADDWD Y12, Y0, Y0; \
 	VPADDD Y0, Y2, Y2; \
 	VPMADDWD Y13, Y1, Y1; \
@@ -3138,7 +3622,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y1; \
 	VMOVUPS Y1, (r8)(R8)
 
-#define STEP2_30(di, si) \
+#define STEP2_46(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y9; \
 	VPAND Y11, Y9, Y12; \
@@ -3151,7 +3635,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_31(si) \
+#define STEP2_47(si) \
 	VPSRLW $2, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $2, Y8, Y13; \
@@ -3167,7 +3651,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_32(si) \
+#define STEP2_48(si) \
 	VPSRLW $4, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $4, Y8, Y13; \
@@ -3183,7 +3667,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_33(si) \
+#define STEP2_49(si) \
 	VPSRLW $6, Y9, Y12; \
 	VPAND Y11, Y12, Y12; \
 	VPSRLW $6, Y8, Y13; \
@@ -3199,7 +3683,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define SCALE2_16 \
+#define SCALE2_19 \
 	VPMADDWD Y12, Y0, Y0; \
 	VPADDD Y0, Y4, Y4; \
 	VPMADDWD Y13, Y1, Y1; \
@@ -3261,7 +3745,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP3_30(di, si) \
+#define STEP3_46(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3277,7 +3761,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_31(di, si) \
+#define STEP3_47(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $2, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3300,7 +3784,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_32(di, si) \
+#define STEP3_48(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3323,7 +3807,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_33(di, si) \
+#define STEP3_49(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $6, Y12, Y12; \
 	VPAND c03<>(SB), Y12, Y12; \
@@ -3352,7 +3836,7 @@
 	VPSHUFB twice0<>(SB), Y13, Y12; \
 	VPSHUFB twice1<>(SB), Y13, Y13
 
-#define SCALE3_16 \
+#define SCALE3_19 \
 	VPMADDWD Y12, Y0, Y0; \
 	VPADDD Y0, Y6, Y6; \
 	VPMADDWD Y13, Y1, Y1; \
@@ -3485,7 +3969,7 @@
 	VPMULLW Y7, Y12, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_34(di, si) \
+#define STEP1_36(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3510,7 +3994,7 @@
 	VPMADDWD Y8, Y4, Y0; \
 	VPMADDWD Y8, Y14, Y1
 
-#define STEP1_35(di, si) \
+#define STEP1_37(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3545,7 +4029,7 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP1_36(di, si) \
+#define STEP1_38(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3561,7 +4045,7 @@
 	VPMADDUBSW Y14, Y5, Y14; \
 	VPMADDWD Y9, Y14, Y1
 
-#define STEP1_37(di, si) \
+#define STEP1_39(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3582,7 +4066,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP1_38(di, si) \
+#define STEP1_40(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3600,13 +4084,13 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define SCALE1_11(bx) \
+#define SCALE1_14(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
 	VFMADD231PS Y12, Y0, Y2
 
-#define SCALE1_12(bx) \
+#define SCALE1_15(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -3626,7 +4110,7 @@
 	VFMADD213PS (r8)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8)(R8)
 
-#define STEP2_34(di, si) \
+#define STEP2_50(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3661,7 +4145,7 @@
 	VPMADDWD Y8, Y6, Y2; \
 	VPMADDWD Y8, Y14, Y3
 
-#define STEP2_35(di, si) \
+#define STEP2_51(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3713,7 +4197,7 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP2_36(di, si) \
+#define STEP2_52(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3736,7 +4220,7 @@
 	VPMADDUBSW Y14, Y9, Y14; \
 	VPMADDWD c0001<>(SB), Y14, Y3
 
-#define STEP2_37(di, si) \
+#define STEP2_53(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3766,7 +4250,7 @@
 	VPMADDWD c0001<>(SB), Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP2_38(di, si) \
+#define STEP2_54(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3793,7 +4277,7 @@
 	VPMADDWD c0001<>(SB), Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define SCALE2_17(bx) \
+#define SCALE2_20(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y0, Y0; \
@@ -3801,7 +4285,7 @@
 	VCVTDQ2PS Y2, Y2; \
 	VFMADD231PS Y12, Y2, Y6
 
-#define SCALE2_18(bx) \
+#define SCALE2_21(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
 	VCVTDQ2PS Y1, Y1; \
@@ -3831,7 +4315,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define STEP3_34(di, si) \
+#define STEP3_50(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3876,7 +4360,7 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_35(di, si) \
+#define STEP3_51(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3945,7 +4429,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP3_36(di, si) \
+#define STEP3_52(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -3975,7 +4459,7 @@
 	VPMADDUBSW Y14, Y7, Y14; \
 	VPMADDWD Y9, Y14, Y5
 
-#define STEP3_37(di, si) \
+#define STEP3_53(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4014,7 +4498,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define STEP3_38(di, si) \
+#define STEP3_54(di, si) \
 	PREFETCHT0 (di)(DI)(R11*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
@@ -4050,7 +4534,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define STEP1_39(di, si) \
+#define STEP1_41(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -4063,7 +4547,7 @@
 	VPMADDUBSW Y14, Y5, Y14; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_40(di, si) \
+#define STEP1_42(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -4078,7 +4562,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_39(di, si) \
+#define STEP2_55(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -4098,7 +4582,7 @@
 	VPMADDUBSW Y14, Y9, Y14; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_40(di, si) \
+#define STEP2_56(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -4122,7 +4606,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_39(di, si) \
+#define STEP3_55(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -4149,7 +4633,7 @@
 	VPMADDUBSW Y14, Y7, Y14; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_40(di, si) \
+#define STEP3_56(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -4705,9 +5189,6 @@ avx2GemvQ8_0_panel:
 avx2GemvQ8_0_zero:
 	SETUP1(24)
 avx2GemvQ8_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2GemvQ8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP1(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -4724,7 +5205,7 @@ avx2GemvQ8_0_sub:
 	STEP1_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP1_2(448, 28)
-	SCALE1(0, 0, 0)
+	SCALE1(1024, 0, 0)
 	STEP1(32, 0)
 	STEP1_2(96, 4)
 	STEP1_2(160, 8)
@@ -4733,15 +5214,38 @@ avx2GemvQ8_0_sub:
 	STEP1_2(352, 20)
 	STEP1_2(416, 24)
 	STEP1_2(480, 28)
-	SCALE1(16, 0, 32)
+	SCALE1(1040, 0, 32)
 	ADDQ R10, DX
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2GemvQ8_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	PREFETCHT0 512(DI)(R11*1)
+	STEP1(512, 32)
+	PREFETCHT0 576(DI)(R11*1)
+	STEP1_2(576, 36)
+	PREFETCHT0 640(DI)(R11*1)
+	STEP1_2(640, 40)
+	PREFETCHT0 704(DI)(R11*1)
+	STEP1_2(704, 44)
+	PREFETCHT0 768(DI)(R11*1)
+	STEP1_2(768, 48)
+	PREFETCHT0 832(DI)(R11*1)
+	STEP1_2(832, 52)
+	PREFETCHT0 896(DI)(R11*1)
+	STEP1_2(896, 56)
+	PREFETCHT0 960(DI)(R11*1)
+	STEP1_2(960, 60)
+	SCALE1(1056, 0, 0)
+	STEP1(544, 32)
+	STEP1_2(608, 36)
+	STEP1_2(672, 40)
+	STEP1_2(736, 44)
+	STEP1_2(800, 48)
+	STEP1_2(864, 52)
+	STEP1_2(928, 56)
+	STEP1_2(992, 60)
+	SCALE1(1072, 0, 32)
+	ADDQ R10, DX
+	ADDQ $64, SI
+	PREFETCHT0 1024(DI)(R11*1)
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2GemvQ8_0_group
 	MOVQ 8(SP), R12
@@ -4775,9 +5279,6 @@ avx2Small2Q8_0_panel:
 avx2Small2Q8_0_zero:
 	SETUP2(24)
 avx2Small2Q8_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Small2Q8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP2(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -4794,7 +5295,7 @@ avx2Small2Q8_0_sub:
 	STEP2_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP2_2(448, 28)
-	SCALE2(0, 0, 0)
+	SCALE2(1024, 0, 0)
 	STEP2(32, 0)
 	STEP2_2(96, 4)
 	STEP2_2(160, 8)
@@ -4803,15 +5304,38 @@ avx2Small2Q8_0_sub:
 	STEP2_2(352, 20)
 	STEP2_2(416, 24)
 	STEP2_2(480, 28)
-	SCALE2(16, 0, 32)
+	SCALE2(1040, 0, 32)
 	ADDQ R10, DX
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small2Q8_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	PREFETCHT0 512(DI)(R11*1)
+	STEP2(512, 32)
+	PREFETCHT0 576(DI)(R11*1)
+	STEP2_2(576, 36)
+	PREFETCHT0 640(DI)(R11*1)
+	STEP2_2(640, 40)
+	PREFETCHT0 704(DI)(R11*1)
+	STEP2_2(704, 44)
+	PREFETCHT0 768(DI)(R11*1)
+	STEP2_2(768, 48)
+	PREFETCHT0 832(DI)(R11*1)
+	STEP2_2(832, 52)
+	PREFETCHT0 896(DI)(R11*1)
+	STEP2_2(896, 56)
+	PREFETCHT0 960(DI)(R11*1)
+	STEP2_2(960, 60)
+	SCALE2(1056, 0, 0)
+	STEP2(544, 32)
+	STEP2_2(608, 36)
+	STEP2_2(672, 40)
+	STEP2_2(736, 44)
+	STEP2_2(800, 48)
+	STEP2_2(864, 52)
+	STEP2_2(928, 56)
+	STEP2_2(992, 60)
+	SCALE2(1072, 0, 32)
+	ADDQ R10, DX
+	ADDQ $64, SI
+	PREFETCHT0 1024(DI)(R11*1)
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small2Q8_0_group
 	MOVQ 8(SP), R12
@@ -4846,9 +5370,6 @@ avx2Small3Q8_0_panel:
 avx2Small3Q8_0_zero:
 	SETUP2(24)
 avx2Small3Q8_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Small3Q8_0_sub:
 	PREFETCHT0 0(DI)(R11*1)
 	STEP3(0, 0)
 	PREFETCHT0 64(DI)(R11*1)
@@ -4865,7 +5386,7 @@ avx2Small3Q8_0_sub:
 	STEP3_2(384, 24)
 	PREFETCHT0 448(DI)(R11*1)
 	STEP3_2(448, 28)
-	SCALE3(0, 0, 0)
+	SCALE3(1024, 0, 0)
 	STEP3(32, 0)
 	STEP3_2(96, 4)
 	STEP3_2(160, 8)
@@ -4874,15 +5395,38 @@ avx2Small3Q8_0_sub:
 	STEP3_2(352, 20)
 	STEP3_2(416, 24)
 	STEP3_2(480, 28)
-	SCALE3(16, 0, 32)
+	SCALE3(1040, 0, 32)
 	ADDQ R10, DX
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small3Q8_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	PREFETCHT0 512(DI)(R11*1)
+	STEP3(512, 32)
+	PREFETCHT0 576(DI)(R11*1)
+	STEP3_2(576, 36)
+	PREFETCHT0 640(DI)(R11*1)
+	STEP3_2(640, 40)
+	PREFETCHT0 704(DI)(R11*1)
+	STEP3_2(704, 44)
+	PREFETCHT0 768(DI)(R11*1)
+	STEP3_2(768, 48)
+	PREFETCHT0 832(DI)(R11*1)
+	STEP3_2(832, 52)
+	PREFETCHT0 896(DI)(R11*1)
+	STEP3_2(896, 56)
+	PREFETCHT0 960(DI)(R11*1)
+	STEP3_2(960, 60)
+	SCALE3(1056, 0, 0)
+	STEP3(544, 32)
+	STEP3_2(608, 36)
+	STEP3_2(672, 40)
+	STEP3_2(736, 44)
+	STEP3_2(800, 48)
+	STEP3_2(864, 52)
+	STEP3_2(928, 56)
+	STEP3_2(992, 60)
+	SCALE3(1072, 0, 32)
+	ADDQ R10, DX
+	ADDQ $64, SI
+	PREFETCHT0 1024(DI)(R11*1)
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small3Q8_0_group
 	MOVQ 8(SP), R12
@@ -4931,7 +5475,7 @@ avx2Gemm1Q8_0_sub:
 	STEP1_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP1_2(448, 28)
-	SCALE1(0, 0, 0)
+	SCALE1_2(0, 0, 0)
 	STEP1(32, 0)
 	STEP1_2(96, 4)
 	STEP1_2(160, 8)
@@ -4940,7 +5484,7 @@ avx2Gemm1Q8_0_sub:
 	STEP1_2(352, 20)
 	STEP1_2(416, 24)
 	STEP1_2(480, 28)
-	SCALE1(16, 0, 32)
+	SCALE1_2(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -4994,7 +5538,7 @@ avx2Gemm2Q8_0_sub:
 	STEP2_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP2_2(448, 28)
-	SCALE2(0, 0, 0)
+	SCALE2_2(0, 0, 0)
 	STEP2(32, 0)
 	STEP2_2(96, 4)
 	STEP2_2(160, 8)
@@ -5003,7 +5547,7 @@ avx2Gemm2Q8_0_sub:
 	STEP2_2(352, 20)
 	STEP2_2(416, 24)
 	STEP2_2(480, 28)
-	SCALE2(16, 0, 32)
+	SCALE2_2(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -5058,7 +5602,7 @@ avx2Gemm3Q8_0_sub:
 	STEP3_2(384, 24)
 	PREFETCHT0 16832(DI)
 	STEP3_2(448, 28)
-	SCALE3(0, 0, 0)
+	SCALE3_2(0, 0, 0)
 	STEP3(32, 0)
 	STEP3_2(96, 4)
 	STEP3_2(160, 8)
@@ -5067,7 +5611,7 @@ avx2Gemm3Q8_0_sub:
 	STEP3_2(352, 20)
 	STEP3_2(416, 24)
 	STEP3_2(480, 28)
-	SCALE3(16, 0, 32)
+	SCALE3_2(16, 0, 32)
 	ADDQ R10, DX
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -5451,9 +5995,6 @@ avx2GemvQ4_0_panel:
 avx2GemvQ4_0_zero:
 	SETUP1_2(24)
 avx2GemvQ4_0_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2GemvQ4_0_sub:
 	STEP1_3(0, 0)
 	STEP1_4(64, 4)
 	STEP1_4(128, 8)
@@ -5465,17 +6006,28 @@ avx2GemvQ4_0_sub:
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
-	SCALE1_2(0, 0)
-	SCALE1_3(16, 0)
+	SCALE1_3(512, 0)
+	SCALE1_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2GemvQ4_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	STEP1_3(256, 32)
+	STEP1_4(320, 36)
+	STEP1_4(384, 40)
+	STEP1_4(448, 44)
+	STEP1_5(256, 48)
+	STEP1_5(320, 52)
+	STEP1_5(384, 56)
+	STEP1_5(448, 60)
+	VPMADDWD Y10, Y0, Y0
+	VPMADDWD Y10, Y1, Y1
+	OFFSETS1(0)
+	SCALE1_3(544, 0)
+	SCALE1_4(560, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2GemvQ4_0_group
 	MOVQ 8(SP), R12
@@ -5508,9 +6060,6 @@ avx2Small2Q4_0_panel:
 avx2Small2Q4_0_zero:
 	SETUP2_2(24)
 avx2Small2Q4_0_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2Small2Q4_0_sub:
 	STEP2_3(0, 0)
 	STEP2_4(64, 4)
 	STEP2_4(128, 8)
@@ -5521,17 +6070,27 @@ avx2Small2Q4_0_sub:
 	STEP2_5(192, 28)
 	WIDEN2
 	OFFSETS2(0)
-	SCALE2_2(0, 0)
-	SCALE2_3(16, 0)
+	SCALE2_3(512, 0)
+	SCALE2_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small2Q4_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	STEP2_3(256, 32)
+	STEP2_4(320, 36)
+	STEP2_4(384, 40)
+	STEP2_4(448, 44)
+	STEP2_5(256, 48)
+	STEP2_5(320, 52)
+	STEP2_5(384, 56)
+	STEP2_5(448, 60)
+	WIDEN2
+	OFFSETS2(0)
+	SCALE2_3(544, 0)
+	SCALE2_4(560, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small2Q4_0_group
 	MOVQ 8(SP), R12
@@ -5562,9 +6121,6 @@ avx2Small3Q4_0_panel:
 avx2Small3Q4_0_zero:
 	SETUP2_2(24)
 avx2Small3Q4_0_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2Small3Q4_0_sub:
 	STEP3_3(0, 0)
 	STEP3_4(64, 4)
 	STEP3_4(128, 8)
@@ -5575,17 +6131,27 @@ avx2Small3Q4_0_sub:
 	STEP3_5(192, 28)
 	WIDEN3
 	OFFSETS3(0)
-	SCALE3_2(0, 0)
-	SCALE3_3(16, 0)
+	SCALE3_3(512, 0)
+	SCALE3_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small3Q4_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $64, DI
+	STEP3_3(256, 32)
+	STEP3_4(320, 36)
+	STEP3_4(384, 40)
+	STEP3_4(448, 44)
+	STEP3_5(256, 48)
+	STEP3_5(320, 52)
+	STEP3_5(384, 56)
+	STEP3_5(448, 60)
+	WIDEN3
+	OFFSETS3(0)
+	SCALE3_3(544, 0)
+	SCALE3_4(560, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small3Q4_0_group
 	MOVQ 8(SP), R12
@@ -5613,9 +6179,6 @@ TEXT ·avx2Gemm1Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_0_zero:
 	SETUP1_2(24)
 avx2Gemm1Q4_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm1Q4_0_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
@@ -5627,16 +6190,27 @@ avx2Gemm1Q4_0_sub:
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
-	SCALE1_2(0, 0)
-	SCALE1_3(16, 0)
+	SCALE1_3(1024, 0)
+	SCALE1_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm1Q4_0_sub
-	ADDQ $64, DI
+	STEP1_6(512, 32)
+	STEP1_7(576, 36)
+	STEP1_7(640, 40)
+	STEP1_7(704, 44)
+	STEP1_7(768, 48)
+	STEP1_7(832, 52)
+	STEP1_7(896, 56)
+	STEP1_7(960, 60)
+	VPMADDWD Y11, Y0, Y0
+	VPMADDWD Y11, Y1, Y1
+	OFFSETS1(0)
+	SCALE1_3(1056, 0)
+	SCALE1_4(1072, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Gemm1Q4_0_group
 	MOVQ 72(R13), R12
@@ -5661,9 +6235,6 @@ TEXT ·avx2Gemm2Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm2Q4_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm2Q4_0_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
@@ -5674,16 +6245,26 @@ avx2Gemm2Q4_0_sub:
 	STEP2_7(448, 28)
 	WIDEN2_2
 	OFFSETS2(0)
-	SCALE2_2(0, 0)
-	SCALE2_3(16, 0)
+	SCALE2_3(1024, 0)
+	SCALE2_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm2Q4_0_sub
-	ADDQ $64, DI
+	STEP2_6(512, 32)
+	STEP2_7(576, 36)
+	STEP2_7(640, 40)
+	STEP2_7(704, 44)
+	STEP2_7(768, 48)
+	STEP2_7(832, 52)
+	STEP2_7(896, 56)
+	STEP2_7(960, 60)
+	WIDEN2_2
+	OFFSETS2(0)
+	SCALE2_3(1056, 0)
+	SCALE2_4(1072, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Gemm2Q4_0_group
 	MOVQ 72(R13), R12
@@ -5707,9 +6288,6 @@ TEXT ·avx2Gemm3Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm3Q4_0_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm3Q4_0_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
@@ -5720,16 +6298,26 @@ avx2Gemm3Q4_0_sub:
 	STEP3_7(448, 28)
 	WIDEN3
 	OFFSETS3(0)
-	SCALE3_2(0, 0)
-	SCALE3_3(16, 0)
+	SCALE3_3(1024, 0)
+	SCALE3_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm3Q4_0_sub
-	ADDQ $64, DI
+	STEP3_6(512, 32)
+	STEP3_7(576, 36)
+	STEP3_7(640, 40)
+	STEP3_7(704, 44)
+	STEP3_7(768, 48)
+	STEP3_7(832, 52)
+	STEP3_7(896, 56)
+	STEP3_7(960, 60)
+	WIDEN3
+	OFFSETS3(0)
+	SCALE3_3(1056, 0)
+	SCALE3_4(1072, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Gemm3Q4_0_group
 	MOVQ 72(R13), R12
@@ -5796,9 +6384,6 @@ avx2GemvQ4_1_panel:
 avx2GemvQ4_1_zero:
 	SETUP1_3(24)
 avx2GemvQ4_1_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2GemvQ4_1_sub:
 	STEP1_3(0, 0)
 	STEP1_4(64, 4)
 	STEP1_4(128, 8)
@@ -5809,18 +6394,28 @@ avx2GemvQ4_1_sub:
 	STEP1_5(192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
-	SCALE1_4(0, 0, 0)
-	SCALE1_5(16, 0, 0)
+	SCALE1_5(512, 0, 0)
+	SCALE1_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2GemvQ4_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $128, DI
+	STEP1_3(256, 32)
+	STEP1_4(320, 36)
+	STEP1_4(384, 40)
+	STEP1_4(448, 44)
+	STEP1_5(256, 48)
+	STEP1_5(320, 52)
+	STEP1_5(384, 56)
+	STEP1_5(448, 60)
+	VPMADDWD Y10, Y0, Y0
+	VPMADDWD Y10, Y1, Y1
+	SCALE1_5(544, 0, 0)
+	SCALE1_6(560, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 576(DI)(R11*1)
+	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2GemvQ4_1_group
 	MOVQ 8(SP), R12
@@ -5853,9 +6448,6 @@ avx2Small2Q4_1_panel:
 avx2Small2Q4_1_zero:
 	SETUP2_3(24)
 avx2Small2Q4_1_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2Small2Q4_1_sub:
 	STEP2_3(0, 0)
 	STEP2_4(64, 4)
 	STEP2_4(128, 8)
@@ -5865,18 +6457,27 @@ avx2Small2Q4_1_sub:
 	STEP2_5(128, 24)
 	STEP2_5(192, 28)
 	WIDEN2
-	SCALE2_4(0, 0, 0)
-	SCALE2_5(16, 0, 0)
+	SCALE2_5(512, 0, 0)
+	SCALE2_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small2Q4_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $128, DI
+	STEP2_3(256, 32)
+	STEP2_4(320, 36)
+	STEP2_4(384, 40)
+	STEP2_4(448, 44)
+	STEP2_5(256, 48)
+	STEP2_5(320, 52)
+	STEP2_5(384, 56)
+	STEP2_5(448, 60)
+	WIDEN2
+	SCALE2_5(544, 0, 0)
+	SCALE2_6(560, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 576(DI)(R11*1)
+	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small2Q4_1_group
 	MOVQ 8(SP), R12
@@ -5907,9 +6508,6 @@ avx2Small3Q4_1_panel:
 avx2Small3Q4_1_zero:
 	SETUP2_3(24)
 avx2Small3Q4_1_group:
-	LEAQ 512(DI), BX
-	MOVL $2, R12
-avx2Small3Q4_1_sub:
 	STEP3_3(0, 0)
 	STEP3_4(64, 4)
 	STEP3_4(128, 8)
@@ -5919,18 +6517,27 @@ avx2Small3Q4_1_sub:
 	STEP3_5(128, 24)
 	STEP3_5(192, 28)
 	WIDEN3
-	SCALE3_4(0, 0, 0)
-	SCALE3_5(16, 0, 0)
+	SCALE3_5(512, 0, 0)
+	SCALE3_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small3Q4_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $128, DI
+	STEP3_3(256, 32)
+	STEP3_4(320, 36)
+	STEP3_4(384, 40)
+	STEP3_4(448, 44)
+	STEP3_5(256, 48)
+	STEP3_5(320, 52)
+	STEP3_5(384, 56)
+	STEP3_5(448, 60)
+	WIDEN3
+	SCALE3_5(544, 0, 0)
+	SCALE3_6(560, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 576(DI)(R11*1)
+	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small3Q4_1_group
 	MOVQ 8(SP), R12
@@ -5958,9 +6565,6 @@ TEXT ·avx2Gemm1Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q4_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm1Q4_1_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
@@ -5971,16 +6575,26 @@ avx2Gemm1Q4_1_sub:
 	STEP1_7(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
-	SCALE1_4(0, 0, 0)
-	SCALE1_5(16, 0, 0)
+	SCALE1_5(1024, 0, 0)
+	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm1Q4_1_sub
-	ADDQ $128, DI
+	STEP1_6(512, 32)
+	STEP1_7(576, 36)
+	STEP1_7(640, 40)
+	STEP1_7(704, 44)
+	STEP1_7(768, 48)
+	STEP1_7(832, 52)
+	STEP1_7(896, 56)
+	STEP1_7(960, 60)
+	VPMADDWD Y11, Y0, Y0
+	VPMADDWD Y11, Y1, Y1
+	SCALE1_5(1056, 0, 0)
+	SCALE1_6(1072, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm1Q4_1_group
 	MOVQ 72(R13), R12
@@ -6005,9 +6619,6 @@ TEXT ·avx2Gemm2Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm2Q4_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm2Q4_1_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
@@ -6017,16 +6628,25 @@ avx2Gemm2Q4_1_sub:
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_2
-	SCALE2_4(0, 0, 0)
-	SCALE2_5(16, 0, 0)
+	SCALE2_5(1024, 0, 0)
+	SCALE2_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm2Q4_1_sub
-	ADDQ $128, DI
+	STEP2_6(512, 32)
+	STEP2_7(576, 36)
+	STEP2_7(640, 40)
+	STEP2_7(704, 44)
+	STEP2_7(768, 48)
+	STEP2_7(832, 52)
+	STEP2_7(896, 56)
+	STEP2_7(960, 60)
+	WIDEN2_2
+	SCALE2_5(1056, 0, 0)
+	SCALE2_6(1072, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm2Q4_1_group
 	MOVQ 72(R13), R12
@@ -6050,9 +6670,6 @@ TEXT ·avx2Gemm3Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm3Q4_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm3Q4_1_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
@@ -6062,16 +6679,25 @@ avx2Gemm3Q4_1_sub:
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3
-	SCALE3_4(0, 0, 0)
-	SCALE3_5(16, 0, 0)
+	SCALE3_5(1024, 0, 0)
+	SCALE3_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm3Q4_1_sub
-	ADDQ $128, DI
+	STEP3_6(512, 32)
+	STEP3_7(576, 36)
+	STEP3_7(640, 40)
+	STEP3_7(704, 44)
+	STEP3_7(768, 48)
+	STEP3_7(832, 52)
+	STEP3_7(896, 56)
+	STEP3_7(960, 60)
+	WIDEN3
+	SCALE3_5(1056, 0, 0)
+	SCALE3_6(1072, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm3Q4_1_group
 	MOVQ 72(R13), R12
@@ -6144,11 +6770,7 @@ avx2GemvQ5_0_panel:
 avx2GemvQ5_0_zero:
 	SETUP1_2(24)
 avx2GemvQ5_0_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2GemvQ5_0_sub:
-	STEP1_8(0, 0, 0)
+	STEP1_8(0, 0)
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -6158,21 +6780,29 @@ avx2GemvQ5_0_sub:
 	STEP1_15(192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
-	SCALE1_2(0, 0)
-	SCALE1_3(16, 0)
+	SCALE1_3(640, 0)
+	SCALE1_4(656, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2GemvQ5_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $192, DI
+	STEP1_16(256, 32)
+	STEP1_9(320, 36)
+	STEP1_10(384, 40)
+	STEP1_11(448, 44)
+	STEP1_12(256, 48)
+	STEP1_13(320, 52)
+	STEP1_14(384, 56)
+	STEP1_15(448, 60)
+	WIDEN1_3
+	OFFSETS1(0)
+	SCALE1_3(672, 0)
+	SCALE1_4(688, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2GemvQ5_0_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -6206,35 +6836,39 @@ avx2Small2Q5_0_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_0_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2Small2Q5_0_sub:
-	STEP2_8(0, 0, 0)
-	STEP2_9(64, 0, 4)
-	STEP2_10(128, 0, 8)
-	STEP2_11(192, 0, 12)
-	STEP2_12(0, 0, 16)
-	STEP2_13(64, 0, 20)
-	STEP2_14(128, 0, 24)
-	STEP2_15(192, 0, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_10(128, 8)
+	STEP2_11(192, 12)
+	STEP2_12(0, 16)
+	STEP2_13(64, 20)
+	STEP2_14(128, 24)
+	STEP2_15(192, 28)
 	WIDEN2_3
 	OFFSETS2(0)
-	SCALE2_6(0, 0, 0)
-	SCALE2_7(16, 0, 32)
+	SCALE2_7(640, 0, 0)
+	SCALE2_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small2Q5_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $192, DI
+	STEP2_16(256, 32)
+	STEP2_17(320, 36)
+	STEP2_18(384, 40)
+	STEP2_19(448, 44)
+	STEP2_20(256, 48)
+	STEP2_21(320, 52)
+	STEP2_22(384, 56)
+	STEP2_23(448, 60)
+	WIDEN2_3
+	OFFSETS2(0)
+	SCALE2_7(672, 0, 0)
+	SCALE2_8(688, 0, 32)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small2Q5_0_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2_3(0, 0)
@@ -6265,35 +6899,39 @@ avx2Small3Q5_0_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_0_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2Small3Q5_0_sub:
-	STEP3_8(0, 0, 0)
-	STEP3_9(64, 0, 4)
-	STEP3_10(128, 0, 8)
-	STEP3_11(192, 0, 12)
-	STEP3_12(0, 0, 16)
-	STEP3_13(64, 0, 20)
-	STEP3_14(128, 0, 24)
-	STEP3_15(192, 0, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_10(128, 8)
+	STEP3_11(192, 12)
+	STEP3_12(0, 16)
+	STEP3_13(64, 20)
+	STEP3_14(128, 24)
+	STEP3_15(192, 28)
 	WIDEN3_2
 	OFFSETS3(0)
-	SCALE3_6(0, 0, 0)
-	SCALE3_7(16, 0, 32)
+	SCALE3_7(640, 0, 0)
+	SCALE3_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small3Q5_0_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	ADDQ $192, DI
+	STEP3_16(256, 32)
+	STEP3_17(320, 36)
+	STEP3_18(384, 40)
+	STEP3_19(448, 44)
+	STEP3_20(256, 48)
+	STEP3_21(320, 52)
+	STEP3_22(384, 56)
+	STEP3_23(448, 60)
+	WIDEN3_2
+	OFFSETS3(0)
+	SCALE3_7(672, 0, 0)
+	SCALE3_8(688, 0, 32)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small3Q5_0_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3_3(0, 0)
@@ -6325,15 +6963,23 @@ avx2Gemm1Q5_0_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_16(192, 12)
+	STEP1_17(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
 	STEP1_7(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
-	SCALE1_2(0, 0)
-	SCALE1_3(16, 0)
+	VCVTPH2PS 0(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y0, Y0
+	VFMADD231PS Y14, Y0, Y2
+	VCVTPH2PS 16(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y1, Y1
+	VFMADD231PS Y14, Y1, Y3
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $32, BX
@@ -6374,15 +7020,35 @@ avx2Gemm2Q5_0_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_16(192, 12)
+	STEP2_24(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
-	SCALE2_6(0, 0, 0)
-	SCALE2_7(16, 0, 32)
+	VCVTPH2PS 0(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y0, Y0
+	VFMADD213PS 0(R8), Y14, Y0
+	VMOVUPS Y0, 0(R8)
+	VBROADCASTSS 4(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y2, Y2
+	VFMADD213PS 64(R8), Y14, Y2
+	VMOVUPS Y2, 64(R8)
+	VCVTPH2PS 16(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y1, Y1
+	VFMADD213PS 32(R8), Y14, Y1
+	VMOVUPS Y1, 32(R8)
+	VBROADCASTSS 4(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y3, Y3
+	VFMADD213PS 96(R8), Y14, Y3
+	VMOVUPS Y3, 96(R8)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $32, BX
@@ -6422,15 +7088,45 @@ avx2Gemm3Q5_0_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_16(192, 12)
+	STEP3_24(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
-	SCALE3_6(0, 0, 0)
-	SCALE3_7(16, 0, 32)
+	VCVTPH2PS 0(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y0, Y0
+	VFMADD213PS 0(R8), Y14, Y0
+	VMOVUPS Y0, 0(R8)
+	VBROADCASTSS 4(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y2, Y2
+	VFMADD213PS 64(R8), Y14, Y2
+	VMOVUPS Y2, 64(R8)
+	VBROADCASTSS 8(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y4, Y4
+	VFMADD213PS 128(R8), Y14, Y4
+	VMOVUPS Y4, 128(R8)
+	VCVTPH2PS 16(BX), Y12
+	VBROADCASTSS 0(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y1, Y1
+	VFMADD213PS 32(R8), Y14, Y1
+	VMOVUPS Y1, 32(R8)
+	VBROADCASTSS 4(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y3, Y3
+	VFMADD213PS 96(R8), Y14, Y3
+	VMOVUPS Y3, 96(R8)
+	VBROADCASTSS 8(DX), Y14
+	VMULPS Y14, Y12, Y14
+	VCVTDQ2PS Y5, Y5
+	VFMADD213PS 160(R8), Y14, Y5
+	VMOVUPS Y5, 160(R8)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $32, BX
@@ -6509,11 +7205,7 @@ avx2GemvQ5_1_panel:
 avx2GemvQ5_1_zero:
 	SETUP1_3(24)
 avx2GemvQ5_1_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2GemvQ5_1_sub:
-	STEP1_8(0, 0, 0)
+	STEP1_8(0, 0)
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -6522,22 +7214,29 @@ avx2GemvQ5_1_sub:
 	STEP1_14(128, 24)
 	STEP1_15(192, 28)
 	WIDEN1_3
-	SCALE1_4(0, 0, 0)
-	SCALE1_5(16, 0, 0)
+	SCALE1_5(640, 0, 0)
+	SCALE1_6(656, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2GemvQ5_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $256, DI
+	STEP1_16(256, 32)
+	STEP1_9(320, 36)
+	STEP1_10(384, 40)
+	STEP1_11(448, 44)
+	STEP1_12(256, 48)
+	STEP1_13(320, 52)
+	STEP1_14(384, 56)
+	STEP1_15(448, 60)
+	WIDEN1_3
+	SCALE1_5(672, 0, 0)
+	SCALE1_6(688, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 704(DI)(R11*1)
+	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2GemvQ5_1_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	VMOVUPS Y2, 0(R12)
 	VMOVUPS Y3, 32(R12)
@@ -6571,35 +7270,38 @@ avx2Small2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Small2Q5_1_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2Small2Q5_1_sub:
-	STEP2_8(0, 0, 0)
-	STEP2_9(64, 0, 4)
-	STEP2_10(128, 0, 8)
-	STEP2_11(192, 0, 12)
-	STEP2_12(0, 0, 16)
-	STEP2_13(64, 0, 20)
-	STEP2_14(128, 0, 24)
-	STEP2_15(192, 0, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_10(128, 8)
+	STEP2_11(192, 12)
+	STEP2_12(0, 16)
+	STEP2_13(64, 20)
+	STEP2_14(128, 24)
+	STEP2_15(192, 28)
 	WIDEN2_3
-	SCALE2_8(0, 0, 0, 0)
-	SCALE2_9(16, 0, 32, 0)
+	SCALE2_11(640, 0, 0, 0)
+	SCALE2_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small2Q5_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $256, DI
+	STEP2_16(256, 32)
+	STEP2_17(320, 36)
+	STEP2_18(384, 40)
+	STEP2_19(448, 44)
+	STEP2_20(256, 48)
+	STEP2_21(320, 52)
+	STEP2_22(384, 56)
+	STEP2_23(448, 60)
+	WIDEN2_3
+	SCALE2_11(672, 0, 0, 0)
+	SCALE2_12(688, 0, 32, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 704(DI)(R11*1)
+	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small2Q5_1_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE2_3(0, 0)
@@ -6630,35 +7332,38 @@ avx2Small3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Small3Q5_1_group:
-	LEAQ 640(DI), BX
-	LEAQ 512(DI), R13
-	MOVL $2, R12
-avx2Small3Q5_1_sub:
-	STEP3_8(0, 0, 0)
-	STEP3_9(64, 0, 4)
-	STEP3_10(128, 0, 8)
-	STEP3_11(192, 0, 12)
-	STEP3_12(0, 0, 16)
-	STEP3_13(64, 0, 20)
-	STEP3_14(128, 0, 24)
-	STEP3_15(192, 0, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_10(128, 8)
+	STEP3_11(192, 12)
+	STEP3_12(0, 16)
+	STEP3_13(64, 20)
+	STEP3_14(128, 24)
+	STEP3_15(192, 28)
 	WIDEN3_2
-	SCALE3_8(0, 0, 0, 0)
-	SCALE3_9(16, 0, 32, 0)
+	SCALE3_11(640, 0, 0, 0)
+	SCALE3_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $64, R13
-	ADDQ $32, BX
-	ADDQ $256, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Small3Q5_1_sub
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	ADDQ $256, DI
+	STEP3_16(256, 32)
+	STEP3_17(320, 36)
+	STEP3_18(384, 40)
+	STEP3_19(448, 44)
+	STEP3_20(256, 48)
+	STEP3_21(320, 52)
+	STEP3_22(384, 56)
+	STEP3_23(448, 60)
+	WIDEN3_2
+	SCALE3_11(672, 0, 0, 0)
+	SCALE3_12(688, 0, 32, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 704(DI)(R11*1)
+	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small3Q5_1_group
-	MOVQ a+0(FP), R13
 	MOVQ 8(SP), R12
 	MOVQ 80(R13), AX
 	STORE3_3(0, 0)
@@ -6684,28 +7389,34 @@ TEXT ·avx2Gemm1Q5_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q5_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q5_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm1Q5_1_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_16(192, 12)
+	STEP1_17(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
 	STEP1_7(448, 28)
 	WIDEN1_4
-	SCALE1_4(0, 0, 0)
-	SCALE1_5(16, 0, 0)
+	SCALE1_5(1024, 0, 0)
+	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm1Q5_1_sub
-	ADDQ $128, DI
+	STEP1_6(512, 32)
+	STEP1_7(576, 36)
+	STEP1_7(640, 40)
+	STEP1_17(704, 44)
+	STEP1_6(768, 48)
+	STEP1_7(832, 52)
+	STEP1_7(896, 56)
+	STEP1_7(960, 60)
+	WIDEN1_4
+	SCALE1_5(1056, 0, 0)
+	SCALE1_6(1072, 0, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm1Q5_1_group
 	MOVQ 72(R13), R12
@@ -6732,28 +7443,34 @@ avx2Gemm2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Gemm2Q5_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm2Q5_1_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_16(192, 12)
+	STEP2_24(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_4
-	SCALE2_8(0, 0, 0, 0)
-	SCALE2_9(16, 0, 32, 0)
+	SCALE2_11(1024, 0, 0, 0)
+	SCALE2_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm2Q5_1_sub
-	ADDQ $128, DI
+	STEP2_6(512, 32)
+	STEP2_7(576, 36)
+	STEP2_7(640, 40)
+	STEP2_24(704, 44)
+	STEP2_6(768, 48)
+	STEP2_7(832, 52)
+	STEP2_7(896, 56)
+	STEP2_7(960, 60)
+	WIDEN2_4
+	SCALE2_11(1056, 0, 0, 0)
+	SCALE2_12(1072, 0, 32, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm2Q5_1_group
 	MOVQ 72(R13), R12
@@ -6779,28 +7496,34 @@ avx2Gemm3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Gemm3Q5_1_group:
-	LEAQ 1024(DI), BX
-	MOVL $2, R12
-avx2Gemm3Q5_1_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_16(192, 12)
+	STEP3_24(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3_2
-	SCALE3_8(0, 0, 0, 0)
-	SCALE3_9(16, 0, 32, 0)
+	SCALE3_11(1024, 0, 0, 0)
+	SCALE3_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	ADDQ $32, BX
-	ADDQ $512, DI
-	ADDQ $32, SI
-	DECQ R12
-	JNZ avx2Gemm3Q5_1_sub
-	ADDQ $128, DI
+	STEP3_6(512, 32)
+	STEP3_7(576, 36)
+	STEP3_7(640, 40)
+	STEP3_24(704, 44)
+	STEP3_6(768, 48)
+	STEP3_7(832, 52)
+	STEP3_7(896, 56)
+	STEP3_7(960, 60)
+	WIDEN3_2
+	SCALE3_11(1056, 0, 0, 0)
+	SCALE3_12(1072, 0, 32, 0)
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $64, SI
+	ADDQ $1152, DI
 	DECQ CX
 	JNZ avx2Gemm3Q5_1_group
 	MOVQ 72(R13), R12
@@ -6893,8 +7616,8 @@ avx2GemvQ4_K_sub:
 	STEP1_4(448, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
-	SCALE1_6(0)
-	SCALE1_7(8)
+	SCALE1_9(0)
+	SCALE1_10(8)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -6913,8 +7636,8 @@ avx2GemvQ4_K_sub:
 	STEP1_5(448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
-	SCALE1_6(16)
-	SCALE1_7(24)
+	SCALE1_9(16)
+	SCALE1_10(24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
@@ -6976,8 +7699,8 @@ avx2Small2Q4_K_sub:
 	STEP2_4(384, 24)
 	STEP2_4(448, 28)
 	WIDEN2
-	SCALE2_10(0)
-	SCALE2_11(8)
+	SCALE2_13(0)
+	SCALE2_14(8)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -6998,8 +7721,8 @@ avx2Small2Q4_K_sub:
 	STEP2_5(384, 56)
 	STEP2_5(448, 60)
 	WIDEN2
-	SCALE2_10(16)
-	SCALE2_11(24)
+	SCALE2_13(16)
+	SCALE2_14(24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
@@ -7060,8 +7783,8 @@ avx2Small3Q4_K_sub:
 	STEP3_4(384, 24)
 	STEP3_4(448, 28)
 	WIDEN3
-	SCALE3_10(0)
-	SCALE3_11(8)
+	SCALE3_13(0)
+	SCALE3_14(8)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -7085,8 +7808,8 @@ avx2Small3Q4_K_sub:
 	STEP3_5(384, 56)
 	STEP3_5(448, 60)
 	WIDEN3
-	SCALE3_10(16)
-	SCALE3_11(24)
+	SCALE3_13(16)
+	SCALE3_14(24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
@@ -7147,8 +7870,8 @@ avx2Gemm1Q4_K_sub:
 	STEP1_7(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
-	SCALE1_6(0)
-	SCALE1_7(8)
+	SCALE1_9(0)
+	SCALE1_10(8)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7197,8 +7920,8 @@ avx2Gemm2Q4_K_sub:
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_2
-	SCALE2_10(0)
-	SCALE2_11(8)
+	SCALE2_13(0)
+	SCALE2_14(8)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7247,8 +7970,8 @@ avx2Gemm3Q4_K_sub:
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3
-	SCALE3_10(0)
-	SCALE3_11(8)
+	SCALE3_13(0)
+	SCALE3_14(8)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -7363,7 +8086,21 @@ avx2GemvQ5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2GemvQ5_K_sub:
-	STEP1_8(0, 0, 0)
+	PREFETCHT0 0(DI)(R11*1)
+	VPAND 0(DI), Y11, Y12
+	PREFETCHT0 0(R13)(R11*1)
+	VMOVDQU 0(R13), Y8
+	VPSLLW $4, Y8, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VPAND 32(DI), Y11, Y13
+	VMOVDQU 32(R13), Y7
+	VPSLLW $4, Y7, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 0(SI), Y14
+	VPMADDUBSW Y14, Y12, Y0
+	VPMADDUBSW Y14, Y13, Y1
 	STEP1_9(64, 4)
 	STEP1_10(128, 8)
 	STEP1_11(192, 12)
@@ -7420,8 +8157,8 @@ avx2GemvQ5_K_sub:
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
 	WIDEN1_3
-	SCALE1_6(0)
-	SCALE1_7(8)
+	SCALE1_9(0)
+	SCALE1_10(8)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -7498,8 +8235,8 @@ avx2GemvQ5_K_sub:
 	STEP1_14(384, 56)
 	STEP1_15(448, 60)
 	WIDEN1_3
-	SCALE1_6(16)
-	SCALE1_7(24)
+	SCALE1_9(16)
+	SCALE1_10(24)
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -7557,10 +8294,91 @@ avx2Small2Q5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small2Q5_K_sub:
-	STEP2_8(0, 0, 0)
-	STEP2_9(64, 0, 4)
-	STEP2_10(128, 0, 8)
-	STEP2_11(192, 0, 12)
+	PREFETCHT0 0(DI)(R11*1)
+	VPAND 0(DI), Y11, Y12
+	PREFETCHT0 0(R13)(R11*1)
+	VMOVDQU 0(R13), Y14
+	VPSLLW $4, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VPAND 32(DI), Y11, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $4, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 0(SI), Y14
+	VPMADDUBSW Y14, Y12, Y0
+	VPMADDUBSW Y14, Y13, Y1
+	VPBROADCASTD 0(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y2
+	VPMADDUBSW Y14, Y13, Y3
+	PREFETCHT0 64(DI)(R11*1)
+	VPAND 64(DI), Y11, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $3, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VPAND 96(DI), Y11, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $3, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 4(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 4(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	PREFETCHT0 128(DI)(R11*1)
+	VPAND 128(DI), Y11, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $2, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VPAND 160(DI), Y11, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $2, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 8(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 8(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	PREFETCHT0 192(DI)(R11*1)
+	VPAND 192(DI), Y11, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $1, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VPAND 224(DI), Y11, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $1, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 12(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPMADDWD Y9, Y0, Y4
+	VPMADDWD Y9, Y1, Y5
+	VPBROADCASTD 12(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPMADDWD Y9, Y2, Y6
+	VPMADDWD Y9, Y3, Y7
 	PREFETCHT0 256(DI)(R11*1)
 	VPAND 256(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
@@ -7640,8 +8458,8 @@ avx2Small2Q5_K_sub:
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
 	WIDEN2_3
-	SCALE2_12(0, 512)
-	SCALE2_13(8, 544)
+	SCALE2_15(0, 512)
+	SCALE2_16(8, 544)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -7739,13 +8557,99 @@ avx2Small2Q5_K_sub:
 	VPADDW Y14, Y3, Y3
 	VPMADDWD Y9, Y2, Y6
 	VPMADDWD Y9, Y3, Y7
-	STEP2_12(256, 64, 48)
-	STEP2_13(320, 64, 52)
-	STEP2_14(384, 64, 56)
-	STEP2_15(448, 64, 60)
+	VMOVDQU 256(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 288(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 48(SI), Y14
+	VPMADDUBSW Y14, Y12, Y0
+	VPMADDUBSW Y14, Y13, Y1
+	VPBROADCASTD 48(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y2
+	VPMADDUBSW Y14, Y13, Y3
+	VMOVDQU 320(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $1, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 352(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $1, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 52(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 52(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VMOVDQU 384(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $2, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 416(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $2, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 56(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 56(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VMOVDQU 448(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $3, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 480(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $3, Y14, Y14
+	VPAND Y10, Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 60(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 60(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
 	WIDEN2_3
-	SCALE2_12(16, 512)
-	SCALE2_13(24, 544)
+	SCALE2_15(16, 512)
+	SCALE2_16(24, 544)
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -7801,10 +8705,119 @@ avx2Small3Q5_K_group:
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small3Q5_K_sub:
-	STEP3_8(0, 0, 0)
-	STEP3_9(64, 0, 4)
-	STEP3_10(128, 0, 8)
-	STEP3_11(192, 0, 12)
+	PREFETCHT0 0(DI)(R11*1)
+	VMOVDQU 0(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	PREFETCHT0 0(R13)(R11*1)
+	VMOVDQU 0(R13), Y14
+	VPSLLW $4, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 32(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $4, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 0(SI), Y14
+	VPMADDUBSW Y14, Y12, Y0
+	VPMADDUBSW Y14, Y13, Y1
+	VPBROADCASTD 0(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y2
+	VPMADDUBSW Y14, Y13, Y3
+	VPBROADCASTD 0(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y4
+	VPMADDUBSW Y14, Y13, Y5
+	PREFETCHT0 64(DI)(R11*1)
+	VMOVDQU 64(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $3, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 96(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $3, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 4(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 4(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 4(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	PREFETCHT0 128(DI)(R11*1)
+	VMOVDQU 128(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $2, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 160(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $2, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 8(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 8(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 8(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	PREFETCHT0 192(DI)(R11*1)
+	VMOVDQU 192(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 0(R13), Y14
+	VPSLLW $1, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 224(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 32(R13), Y14
+	VPSLLW $1, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 12(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPMADDWD c0001<>(SB), Y0, Y6
+	VPMADDWD c0001<>(SB), Y1, Y7
+	VPBROADCASTD 12(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPMADDWD c0001<>(SB), Y2, Y8
+	VPMADDWD c0001<>(SB), Y3, Y9
+	VPBROADCASTD 12(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	VPMADDWD c0001<>(SB), Y4, Y10
+	VPMADDWD c0001<>(SB), Y5, Y11
 	PREFETCHT0 256(DI)(R11*1)
 	VMOVDQU 256(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -7910,8 +8923,8 @@ avx2Small3Q5_K_sub:
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
 	WIDEN3_2
-	SCALE3_12(0, 512)
-	SCALE3_13(8, 544)
+	SCALE3_15(0, 512)
+	SCALE3_16(8, 544)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -8029,13 +9042,117 @@ avx2Small3Q5_K_sub:
 	VPADDW Y14, Y5, Y5
 	VPMADDWD c0001<>(SB), Y4, Y10
 	VPMADDWD c0001<>(SB), Y5, Y11
-	STEP3_12(256, 64, 48)
-	STEP3_13(320, 64, 52)
-	STEP3_14(384, 64, 56)
-	STEP3_15(448, 64, 60)
+	VMOVDQU 256(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 288(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 48(SI), Y14
+	VPMADDUBSW Y14, Y12, Y0
+	VPMADDUBSW Y14, Y13, Y1
+	VPBROADCASTD 48(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y2
+	VPMADDUBSW Y14, Y13, Y3
+	VPBROADCASTD 48(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y4
+	VPMADDUBSW Y14, Y13, Y5
+	VMOVDQU 320(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $1, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 352(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $1, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 52(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 52(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 52(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	VMOVDQU 384(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $2, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 416(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $2, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 56(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 56(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 56(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	VMOVDQU 448(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 64(R13), Y14
+	VPSRLW $3, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y12, Y12
+	VMOVDQU 480(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VMOVDQU 96(R13), Y14
+	VPSRLW $3, Y14, Y14
+	VPAND c10<>(SB), Y14, Y14
+	VPOR Y14, Y13, Y13
+	VPBROADCASTD 60(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 60(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 60(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
 	WIDEN3_2
-	SCALE3_12(16, 512)
-	SCALE3_13(24, 544)
+	SCALE3_15(16, 512)
+	SCALE3_16(24, 544)
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
@@ -8091,14 +9208,14 @@ avx2Gemm1Q5_K_sub:
 	STEP1_6(0, 0)
 	STEP1_7(64, 4)
 	STEP1_7(128, 8)
-	STEP1_16(192, 12)
+	STEP1_17(192, 12)
 	STEP1_6(256, 16)
 	STEP1_7(320, 20)
 	STEP1_7(384, 24)
 	STEP1_7(448, 28)
 	WIDEN1_4
-	SCALE1_6(0)
-	SCALE1_7(8)
+	SCALE1_9(0)
+	SCALE1_10(8)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8142,14 +9259,14 @@ avx2Gemm2Q5_K_sub:
 	STEP2_6(0, 0)
 	STEP2_7(64, 4)
 	STEP2_7(128, 8)
-	STEP2_16(192, 12)
+	STEP2_24(192, 12)
 	STEP2_6(256, 16)
 	STEP2_7(320, 20)
 	STEP2_7(384, 24)
 	STEP2_7(448, 28)
 	WIDEN2_4
-	SCALE2_12(0, 512)
-	SCALE2_13(8, 544)
+	SCALE2_15(0, 512)
+	SCALE2_16(8, 544)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8193,14 +9310,14 @@ avx2Gemm3Q5_K_sub:
 	STEP3_6(0, 0)
 	STEP3_7(64, 4)
 	STEP3_7(128, 8)
-	STEP3_16(192, 12)
+	STEP3_24(192, 12)
 	STEP3_6(256, 16)
 	STEP3_7(320, 20)
 	STEP3_7(384, 24)
 	STEP3_7(448, 28)
 	WIDEN3_2
-	SCALE3_12(0, 512)
-	SCALE3_13(8, 544)
+	SCALE3_15(0, 512)
+	SCALE3_16(8, 544)
 	ADDQ $16, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8390,18 +9507,18 @@ avx2GemvQ6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2GemvQ6_K_sub:
-	STEP1_26(0, 0)
-	STEP1_27(64, 8)
+	STEP1_28(0, 0)
+	STEP1_29(64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(0, 512)
-	SCALE1_9(8, 544)
-	STEP1_26(192, 16)
-	STEP1_27(256, 24)
+	SCALE1_11(0, 512)
+	SCALE1_12(8, 544)
+	STEP1_28(192, 16)
+	STEP1_29(256, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(16, 512)
-	SCALE1_9(24, 544)
+	SCALE1_11(16, 512)
+	SCALE1_12(24, 544)
 	ADDQ $32, BX
 	ADDQ $384, DI
 	ADDQ $32, SI
@@ -8455,18 +9572,18 @@ avx2Small2Q6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2Small2Q6_K_sub:
-	STEP2_26(0, 0)
-	STEP2_27(64, 8)
+	STEP2_42(0, 0)
+	STEP2_43(64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(0, 512)
-	SCALE2_15(8, 544)
-	STEP2_26(192, 16)
-	STEP2_27(256, 24)
+	SCALE2_17(0, 512)
+	SCALE2_18(8, 544)
+	STEP2_42(192, 16)
+	STEP2_43(256, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(16, 512)
-	SCALE2_15(24, 544)
+	SCALE2_17(16, 512)
+	SCALE2_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $384, DI
 	ADDQ $32, SI
@@ -8520,18 +9637,18 @@ avx2Small3Q6_K_group:
 	LEAQ 3072(DI), BX
 	MOVL $8, R12
 avx2Small3Q6_K_sub:
-	STEP3_26(0, 0)
-	STEP3_27(64, 8)
+	STEP3_42(0, 0)
+	STEP3_43(64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_26(192, 16)
-	STEP3_27(256, 24)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_42(192, 16)
+	STEP3_43(256, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $384, DI
 	ADDQ $32, SI
@@ -8582,18 +9699,18 @@ avx2Gemm1Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q6_K_sub:
-	STEP1_28(0, 0)
-	STEP1_29(128, 8)
+	STEP1_30(0, 0)
+	STEP1_31(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(0, 512)
-	SCALE1_9(8, 544)
-	STEP1_28(256, 16)
-	STEP1_29(384, 24)
+	SCALE1_11(0, 512)
+	SCALE1_12(8, 544)
+	STEP1_30(256, 16)
+	STEP1_31(384, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(16, 512)
-	SCALE1_9(24, 544)
+	SCALE1_11(16, 512)
+	SCALE1_12(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8633,18 +9750,18 @@ avx2Gemm2Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q6_K_sub:
-	STEP2_28(0, 0)
-	STEP2_29(128, 8)
+	STEP2_44(0, 0)
+	STEP2_45(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(0, 512)
-	SCALE2_15(8, 544)
-	STEP2_28(256, 16)
-	STEP2_29(384, 24)
+	SCALE2_17(0, 512)
+	SCALE2_18(8, 544)
+	STEP2_44(256, 16)
+	STEP2_45(384, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(16, 512)
-	SCALE2_15(24, 544)
+	SCALE2_17(16, 512)
+	SCALE2_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8685,18 +9802,18 @@ avx2Gemm3Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q6_K_sub:
-	STEP3_28(0, 0)
-	STEP3_29(128, 8)
+	STEP3_44(0, 0)
+	STEP3_45(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_28(256, 16)
-	STEP3_29(384, 24)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_44(256, 16)
+	STEP3_45(384, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -8801,18 +9918,18 @@ avx2GemvQ2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2GemvQ2_K_sub:
-	STEP1_30(0, 0)
-	STEP1_31(4)
-	STEP1_32(8)
-	STEP1_33(12)
+	STEP1_32(0, 0)
+	STEP1_33(4)
+	STEP1_34(8)
+	STEP1_35(12)
 	SCALES1(0)
-	SCALE1_10
-	STEP1_30(64, 16)
-	STEP1_31(20)
-	STEP1_32(24)
-	STEP1_33(28)
+	SCALE1_13
+	STEP1_32(64, 16)
+	STEP1_33(20)
+	STEP1_34(24)
+	STEP1_35(28)
 	SCALES1(16)
-	SCALE1_10
+	SCALE1_13
 	ADDQ $32, BX
 	ADDQ $128, DI
 	ADDQ $32, SI
@@ -8892,18 +10009,18 @@ avx2Small2Q2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2Small2Q2_K_sub:
-	STEP2_30(0, 0)
-	STEP2_31(4)
-	STEP2_32(8)
-	STEP2_33(12)
+	STEP2_46(0, 0)
+	STEP2_47(4)
+	STEP2_48(8)
+	STEP2_49(12)
 	SCALES1(0)
-	SCALE2_16
-	STEP2_30(64, 16)
-	STEP2_31(20)
-	STEP2_32(24)
-	STEP2_33(28)
+	SCALE2_19
+	STEP2_46(64, 16)
+	STEP2_47(20)
+	STEP2_48(24)
+	STEP2_49(28)
 	SCALES1(16)
-	SCALE2_16
+	SCALE2_19
 	ADDQ $32, BX
 	ADDQ $128, DI
 	ADDQ $32, SI
@@ -8991,18 +10108,18 @@ avx2Small3Q2_K_group:
 	LEAQ 1024(DI), BX
 	MOVL $8, R12
 avx2Small3Q2_K_sub:
-	STEP3_30(0, 0)
-	STEP3_31(0, 4)
-	STEP3_32(0, 8)
-	STEP3_33(0, 12)
+	STEP3_46(0, 0)
+	STEP3_47(0, 4)
+	STEP3_48(0, 8)
+	STEP3_49(0, 12)
 	SCALES3(0)
-	SCALE3_16
-	STEP3_30(64, 16)
-	STEP3_31(64, 20)
-	STEP3_32(64, 24)
-	STEP3_33(64, 28)
+	SCALE3_19
+	STEP3_46(64, 16)
+	STEP3_47(64, 20)
+	STEP3_48(64, 24)
+	STEP3_49(64, 28)
 	SCALES3(16)
-	SCALE3_16
+	SCALE3_19
 	ADDQ $32, BX
 	ADDQ $128, DI
 	ADDQ $32, SI
@@ -9099,10 +10216,10 @@ avx2Gemm1Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q2_K_sub:
-	STEP1_29(0, 0)
-	STEP1_29(128, 8)
-	STEP1_29(256, 16)
-	STEP1_29(384, 24)
+	STEP1_31(0, 0)
+	STEP1_31(128, 8)
+	STEP1_31(256, 16)
+	STEP1_31(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9169,10 +10286,10 @@ avx2Gemm2Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q2_K_sub:
-	STEP2_29(0, 0)
-	STEP2_29(128, 8)
-	STEP2_29(256, 16)
-	STEP2_29(384, 24)
+	STEP2_45(0, 0)
+	STEP2_45(128, 8)
+	STEP2_45(256, 16)
+	STEP2_45(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9249,10 +10366,10 @@ avx2Gemm3Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q2_K_sub:
-	STEP3_29(0, 0)
-	STEP3_29(128, 8)
-	STEP3_29(256, 16)
-	STEP3_29(384, 24)
+	STEP3_45(0, 0)
+	STEP3_45(128, 8)
+	STEP3_45(256, 16)
+	STEP3_45(384, 24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9420,18 +10537,18 @@ avx2GemvCode4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2GemvCode4_narrow_sub:
-	STEP1_34(0, 0)
-	STEP1_35(64, 8)
+	STEP1_36(0, 0)
+	STEP1_37(64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(0, 512)
-	SCALE1_9(8, 544)
-	STEP1_34(128, 16)
-	STEP1_35(192, 24)
+	SCALE1_11(0, 512)
+	SCALE1_12(8, 544)
+	STEP1_36(128, 16)
+	STEP1_37(192, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(16, 512)
-	SCALE1_9(24, 544)
+	SCALE1_11(16, 512)
+	SCALE1_12(24, 544)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9486,18 +10603,18 @@ avx2GemvCode4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2GemvCode4_sub:
-	STEP1_36(0, 0)
-	STEP1_37(0, 4)
-	STEP1_38(64, 8)
-	STEP1_37(64, 12)
-	SCALE1_11(0)
-	SCALE1_12(8)
-	STEP1_36(128, 16)
-	STEP1_37(128, 20)
-	STEP1_38(192, 24)
-	STEP1_37(192, 28)
-	SCALE1_11(16)
-	SCALE1_12(24)
+	STEP1_38(0, 0)
+	STEP1_39(0, 4)
+	STEP1_40(64, 8)
+	STEP1_39(64, 12)
+	SCALE1_14(0)
+	SCALE1_15(8)
+	STEP1_38(128, 16)
+	STEP1_39(128, 20)
+	STEP1_40(192, 24)
+	STEP1_39(192, 28)
+	SCALE1_14(16)
+	SCALE1_15(24)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9561,18 +10678,18 @@ avx2Small2Code4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small2Code4_narrow_sub:
-	STEP2_34(0, 0)
-	STEP2_35(64, 8)
+	STEP2_50(0, 0)
+	STEP2_51(64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(0, 512)
-	SCALE2_15(8, 544)
-	STEP2_34(128, 16)
-	STEP2_35(192, 24)
+	SCALE2_17(0, 512)
+	SCALE2_18(8, 544)
+	STEP2_50(128, 16)
+	STEP2_51(192, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(16, 512)
-	SCALE2_15(24, 544)
+	SCALE2_17(16, 512)
+	SCALE2_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9624,18 +10741,18 @@ avx2Small2Code4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small2Code4_sub:
-	STEP2_36(0, 0)
-	STEP2_37(0, 4)
-	STEP2_38(64, 8)
-	STEP2_37(64, 12)
-	SCALE2_17(0)
-	SCALE2_18(8)
-	STEP2_36(128, 16)
-	STEP2_37(128, 20)
-	STEP2_38(192, 24)
-	STEP2_37(192, 28)
-	SCALE2_17(16)
-	SCALE2_18(24)
+	STEP2_52(0, 0)
+	STEP2_53(0, 4)
+	STEP2_54(64, 8)
+	STEP2_53(64, 12)
+	SCALE2_20(0)
+	SCALE2_21(8)
+	STEP2_52(128, 16)
+	STEP2_53(128, 20)
+	STEP2_54(192, 24)
+	STEP2_53(192, 28)
+	SCALE2_20(16)
+	SCALE2_21(24)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9698,18 +10815,18 @@ avx2Small3Code4_narrow_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small3Code4_narrow_sub:
-	STEP3_34(0, 0)
-	STEP3_35(64, 8)
+	STEP3_50(0, 0)
+	STEP3_51(64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_34(128, 16)
-	STEP3_35(192, 24)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_50(128, 16)
+	STEP3_51(192, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9763,18 +10880,18 @@ avx2Small3Code4_group:
 	LEAQ 2048(DI), BX
 	MOVL $8, R12
 avx2Small3Code4_sub:
-	STEP3_36(0, 0)
-	STEP3_37(0, 4)
-	STEP3_38(64, 8)
-	STEP3_37(64, 12)
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_36(128, 16)
-	STEP3_37(128, 20)
-	STEP3_38(192, 24)
-	STEP3_37(192, 28)
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	STEP3_52(0, 0)
+	STEP3_53(0, 4)
+	STEP3_54(64, 8)
+	STEP3_53(64, 12)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_52(128, 16)
+	STEP3_53(128, 20)
+	STEP3_54(192, 24)
+	STEP3_53(192, 28)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $256, DI
 	ADDQ $32, SI
@@ -9831,18 +10948,18 @@ avx2Gemm1Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Code4_narrow_sub:
-	STEP1_28(0, 0)
-	STEP1_29(128, 8)
+	STEP1_30(0, 0)
+	STEP1_31(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(0, 512)
-	SCALE1_9(8, 544)
-	STEP1_28(256, 16)
-	STEP1_29(384, 24)
+	SCALE1_11(0, 512)
+	SCALE1_12(8, 544)
+	STEP1_30(256, 16)
+	STEP1_31(384, 24)
 	OFFSETS1(0)
 	ADDQ R10, R9
-	SCALE1_8(16, 512)
-	SCALE1_9(24, 544)
+	SCALE1_11(16, 512)
+	SCALE1_12(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9881,18 +10998,18 @@ avx2Gemm1Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Code4_sub:
-	STEP1_39(0, 0)
-	STEP1_40(64, 4)
-	STEP1_40(128, 8)
-	STEP1_40(192, 12)
-	SCALE1_11(0)
-	SCALE1_12(8)
-	STEP1_39(256, 16)
-	STEP1_40(320, 20)
-	STEP1_40(384, 24)
-	STEP1_40(448, 28)
-	SCALE1_11(16)
-	SCALE1_12(24)
+	STEP1_41(0, 0)
+	STEP1_42(64, 4)
+	STEP1_42(128, 8)
+	STEP1_42(192, 12)
+	SCALE1_14(0)
+	SCALE1_15(8)
+	STEP1_41(256, 16)
+	STEP1_42(320, 20)
+	STEP1_42(384, 24)
+	STEP1_42(448, 28)
+	SCALE1_14(16)
+	SCALE1_15(24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9938,18 +11055,18 @@ avx2Gemm2Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Code4_narrow_sub:
-	STEP2_28(0, 0)
-	STEP2_29(128, 8)
+	STEP2_44(0, 0)
+	STEP2_45(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(0, 512)
-	SCALE2_15(8, 544)
-	STEP2_28(256, 16)
-	STEP2_29(384, 24)
+	SCALE2_17(0, 512)
+	SCALE2_18(8, 544)
+	STEP2_44(256, 16)
+	STEP2_45(384, 24)
 	OFFSETS2(0)
 	ADDQ R10, R9
-	SCALE2_14(16, 512)
-	SCALE2_15(24, 544)
+	SCALE2_17(16, 512)
+	SCALE2_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -9986,18 +11103,18 @@ avx2Gemm2Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Code4_sub:
-	STEP2_39(0, 0)
-	STEP2_40(64, 4)
-	STEP2_40(128, 8)
-	STEP2_40(192, 12)
-	SCALE2_17(0)
-	SCALE2_18(8)
-	STEP2_39(256, 16)
-	STEP2_40(320, 20)
-	STEP2_40(384, 24)
-	STEP2_40(448, 28)
-	SCALE2_17(16)
-	SCALE2_18(24)
+	STEP2_55(0, 0)
+	STEP2_56(64, 4)
+	STEP2_56(128, 8)
+	STEP2_56(192, 12)
+	SCALE2_20(0)
+	SCALE2_21(8)
+	STEP2_55(256, 16)
+	STEP2_56(320, 20)
+	STEP2_56(384, 24)
+	STEP2_56(448, 28)
+	SCALE2_20(16)
+	SCALE2_21(24)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -10044,18 +11161,18 @@ avx2Gemm3Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Code4_narrow_sub:
-	STEP3_28(0, 0)
-	STEP3_29(128, 8)
+	STEP3_44(0, 0)
+	STEP3_45(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_28(256, 16)
-	STEP3_29(384, 24)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_44(256, 16)
+	STEP3_45(384, 24)
 	OFFSETS3(0)
 	ADDQ R10, R9
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
@@ -10093,18 +11210,18 @@ avx2Gemm3Code4_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Code4_sub:
-	STEP3_39(0, 0)
-	STEP3_40(64, 4)
-	STEP3_40(128, 8)
-	STEP3_40(192, 12)
-	SCALE3_14(0, 512)
-	SCALE3_15(8, 544)
-	STEP3_39(256, 16)
-	STEP3_40(320, 20)
-	STEP3_40(384, 24)
-	STEP3_40(448, 28)
-	SCALE3_14(16, 512)
-	SCALE3_15(24, 544)
+	STEP3_55(0, 0)
+	STEP3_56(64, 4)
+	STEP3_56(128, 8)
+	STEP3_56(192, 12)
+	SCALE3_17(0, 512)
+	SCALE3_18(8, 544)
+	STEP3_55(256, 16)
+	STEP3_56(320, 20)
+	STEP3_56(384, 24)
+	STEP3_56(448, 28)
+	SCALE3_17(16, 512)
+	SCALE3_18(24, 544)
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $32, SI
