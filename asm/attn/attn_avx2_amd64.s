@@ -703,12 +703,6 @@
 	VPSLLD $16, Y12, Y12; \
 	VPSLLD $16, Y13, Y13
 
-#define FETCHBF16_11(ax) \
-	VPMOVZXWD (ax)(AX), Y12; \
-	VPMOVZXWD (ax+16)(AX), Y13; \
-	VPSLLD $16, Y12, Y12; \
-	VPSLLD $16, Y13, Y13
-
 #define FETCHQ8(ax, r12) \
 	PREFETCHT0 (ax)(AX)(BX*1); \
 	VPMOVSXBD (ax)(AX), Y8; \
@@ -778,14 +772,6 @@
 	VCVTDQ2PS Y7, Y7; \
 	VMULPS (r12)(R12), Y6, Y6; \
 	VMULPS (r12+32)(R12), Y7, Y7
-
-#define FETCHQ8_19(ax, r12) \
-	VPMOVSXBD (ax)(AX), Y12; \
-	VPMOVSXBD (ax+8)(AX), Y13; \
-	VCVTDQ2PS Y12, Y12; \
-	VCVTDQ2PS Y13, Y13; \
-	VMULPS (r12)(R12), Y12, Y12; \
-	VMULPS (r12+32)(R12), Y13, Y13
 
 #define OPERANDS_6(r13) \
 	MOVQ (r13)(R13), SI; \
@@ -1251,7 +1237,7 @@ storeKeysAVX2_d:
 //
 // 	for each d: for each query i: S[i][:] += K[d][:] * Q[i][d]
 //
-// It takes nv vectors of keys at a time. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
+// It takes nv vectors of keys at a time, R14 the first key of a pass of the loop. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
 // DI K at d = 0, R13 arguments; Q8: R12 scales, DX elements left behind the block. Vectors 0.. scores, query by query; behind them keys,
 // then elements of queries.
 
@@ -1399,24 +1385,24 @@ scoresF32x2AVX2_d0:
 	SCORESx2(0)
 scoresF32x2AVX2_skip0:
 	CMPQ 88(R13), $32
-	JLE scoresF32x2AVX2_skip1
+	JLE scoresF32x2AVX2_skip32
 	CMPQ 80(R13), $64
-	JGE scoresF32x2AVX2_skip1
+	JGE scoresF32x2AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 128(DI), AX
 	ZEROx1
 	PCALIGN $32
-scoresF32x2AVX2_d1:
+scoresF32x2AVX2_d32:
 	FETCHF32(0)
 	FETCHF32_4(64)
 	KEYSx2(0)
 	ADDQ $256, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF32x2AVX2_d1
+	JNZ scoresF32x2AVX2_d32
 	SCORESx2(128)
-scoresF32x2AVX2_skip1:
+scoresF32x2AVX2_skip32:
 	VZEROUPPER
 	RET
 
@@ -1490,59 +1476,59 @@ scoresF32x3AVX2_d0:
 	SCORESx3(0)
 scoresF32x3AVX2_skip0:
 	CMPQ 88(R13), $16
-	JLE scoresF32x3AVX2_skip1
+	JLE scoresF32x3AVX2_skip16
 	CMPQ 80(R13), $32
-	JGE scoresF32x3AVX2_skip1
+	JGE scoresF32x3AVX2_skip16
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 64(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF32x3AVX2_d1:
+scoresF32x3AVX2_d16:
 	FETCHF32_5(0)
 	KEYSx3(0)
 	ADDQ $256, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF32x3AVX2_d1
+	JNZ scoresF32x3AVX2_d16
 	SCORESx3(64)
-scoresF32x3AVX2_skip1:
+scoresF32x3AVX2_skip16:
 	CMPQ 88(R13), $32
-	JLE scoresF32x3AVX2_skip2
+	JLE scoresF32x3AVX2_skip32
 	CMPQ 80(R13), $48
-	JGE scoresF32x3AVX2_skip2
+	JGE scoresF32x3AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 128(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF32x3AVX2_d2:
+scoresF32x3AVX2_d32:
 	FETCHF32_5(0)
 	KEYSx3(0)
 	ADDQ $256, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF32x3AVX2_d2
+	JNZ scoresF32x3AVX2_d32
 	SCORESx3(128)
-scoresF32x3AVX2_skip2:
+scoresF32x3AVX2_skip32:
 	CMPQ 88(R13), $48
-	JLE scoresF32x3AVX2_skip3
+	JLE scoresF32x3AVX2_skip48
 	CMPQ 80(R13), $64
-	JGE scoresF32x3AVX2_skip3
+	JGE scoresF32x3AVX2_skip48
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 192(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF32x3AVX2_d3:
+scoresF32x3AVX2_d48:
 	FETCHF32_5(0)
 	KEYSx3(0)
 	ADDQ $256, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF32x3AVX2_d3
+	JNZ scoresF32x3AVX2_d48
 	SCORESx3(192)
-scoresF32x3AVX2_skip3:
+scoresF32x3AVX2_skip48:
 	VZEROUPPER
 	RET
 
@@ -1576,14 +1562,17 @@ pvF32x3AVX2_1_less:
 TEXT ·scoresF32x4AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF32x4AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF32x4AVX2_skip0
+	XORL R14, R14
+scoresF32x4AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF32x4AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF32x4AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*4), AX
 	ZEROx1
 	PCALIGN $32
 scoresF32x4AVX2_d0:
@@ -1595,67 +1584,12 @@ scoresF32x4AVX2_d0:
 	DECQ CX
 	JNZ scoresF32x4AVX2_d0
 	SCORESx4(0)
-scoresF32x4AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF32x4AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF32x4AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF32x4AVX2_d1:
-	FETCHF32(0)
-	KEYSx4(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x4AVX2_d1
-	SCORESx4(64)
-scoresF32x4AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF32x4AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF32x4AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 128(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF32x4AVX2_d2:
-	FETCHF32(0)
-	KEYSx4(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x4AVX2_d2
-	SCORESx4(128)
-scoresF32x4AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF32x4AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF32x4AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 192(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF32x4AVX2_d3:
-	FETCHF32(0)
-	KEYSx4(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x4AVX2_d3
-	SCORESx4(192)
-scoresF32x4AVX2_skip3:
+scoresF32x4AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF32x4AVX2_pass
+scoresF32x4AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -1689,14 +1623,17 @@ pvF32x4AVX2_1_less:
 TEXT ·scoresF32x5AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF32x5AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF32x5AVX2_skip0
+	XORL R14, R14
+scoresF32x5AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF32x5AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF32x5AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*4), AX
 	ZEROx5
 	PCALIGN $32
 scoresF32x5AVX2_d0:
@@ -1708,67 +1645,12 @@ scoresF32x5AVX2_d0:
 	DECQ CX
 	JNZ scoresF32x5AVX2_d0
 	SCORESx5(0)
-scoresF32x5AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF32x5AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF32x5AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF32x5AVX2_d1:
-	FETCHF32_4(0)
-	KEYSx5(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x5AVX2_d1
-	SCORESx5(64)
-scoresF32x5AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF32x5AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF32x5AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 128(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF32x5AVX2_d2:
-	FETCHF32_4(0)
-	KEYSx5(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x5AVX2_d2
-	SCORESx5(128)
-scoresF32x5AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF32x5AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF32x5AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 192(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF32x5AVX2_d3:
-	FETCHF32_4(0)
-	KEYSx5(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x5AVX2_d3
-	SCORESx5(192)
-scoresF32x5AVX2_skip3:
+scoresF32x5AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF32x5AVX2_pass
+scoresF32x5AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -1801,14 +1683,17 @@ pvF32x5AVX2_1_less:
 TEXT ·scoresF32x6AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF32x6AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF32x6AVX2_skip0
+	XORL R14, R14
+scoresF32x6AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF32x6AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF32x6AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*4), AX
 	ZEROx6
 	PCALIGN $32
 scoresF32x6AVX2_d0:
@@ -1820,67 +1705,12 @@ scoresF32x6AVX2_d0:
 	DECQ CX
 	JNZ scoresF32x6AVX2_d0
 	SCORESx6(0)
-scoresF32x6AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF32x6AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF32x6AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF32x6AVX2_d1:
-	FETCHF32_6(0)
-	KEYSx6(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x6AVX2_d1
-	SCORESx6(64)
-scoresF32x6AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF32x6AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF32x6AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 128(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF32x6AVX2_d2:
-	FETCHF32_6(0)
-	KEYSx6(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x6AVX2_d2
-	SCORESx6(128)
-scoresF32x6AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF32x6AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF32x6AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 192(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF32x6AVX2_d3:
-	FETCHF32_6(0)
-	KEYSx6(0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF32x6AVX2_d3
-	SCORESx6(192)
-scoresF32x6AVX2_skip3:
+scoresF32x6AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF32x6AVX2_pass
+scoresF32x6AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -2048,15 +1878,15 @@ scoresF16x2AVX2_d0:
 	SCORESx2(0)
 scoresF16x2AVX2_skip0:
 	CMPQ 88(R13), $32
-	JLE scoresF16x2AVX2_skip1
+	JLE scoresF16x2AVX2_skip32
 	CMPQ 80(R13), $64
-	JGE scoresF16x2AVX2_skip1
+	JGE scoresF16x2AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 64(DI), AX
 	ZEROx1
 	PCALIGN $32
-scoresF16x2AVX2_d1:
+scoresF16x2AVX2_d32:
 	FETCHF16(0)
 	VCVTPH2PS 32(AX), Y10
 	VCVTPH2PS 48(AX), Y11
@@ -2064,9 +1894,9 @@ scoresF16x2AVX2_d1:
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF16x2AVX2_d1
+	JNZ scoresF16x2AVX2_d32
 	SCORESx2(128)
-scoresF16x2AVX2_skip1:
+scoresF16x2AVX2_skip32:
 	VZEROUPPER
 	RET
 
@@ -2141,61 +1971,61 @@ scoresF16x3AVX2_d0:
 	SCORESx3(0)
 scoresF16x3AVX2_skip0:
 	CMPQ 88(R13), $16
-	JLE scoresF16x3AVX2_skip1
+	JLE scoresF16x3AVX2_skip16
 	CMPQ 80(R13), $32
-	JGE scoresF16x3AVX2_skip1
+	JGE scoresF16x3AVX2_skip16
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 32(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF16x3AVX2_d1:
+scoresF16x3AVX2_d16:
 	VCVTPH2PS 0(AX), Y6
 	VCVTPH2PS 16(AX), Y7
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF16x3AVX2_d1
+	JNZ scoresF16x3AVX2_d16
 	SCORESx3(64)
-scoresF16x3AVX2_skip1:
+scoresF16x3AVX2_skip16:
 	CMPQ 88(R13), $32
-	JLE scoresF16x3AVX2_skip2
+	JLE scoresF16x3AVX2_skip32
 	CMPQ 80(R13), $48
-	JGE scoresF16x3AVX2_skip2
+	JGE scoresF16x3AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 64(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF16x3AVX2_d2:
+scoresF16x3AVX2_d32:
 	FETCHF16_7(0)
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF16x3AVX2_d2
+	JNZ scoresF16x3AVX2_d32
 	SCORESx3(128)
-scoresF16x3AVX2_skip2:
+scoresF16x3AVX2_skip32:
 	CMPQ 88(R13), $48
-	JLE scoresF16x3AVX2_skip3
+	JLE scoresF16x3AVX2_skip48
 	CMPQ 80(R13), $64
-	JGE scoresF16x3AVX2_skip3
+	JGE scoresF16x3AVX2_skip48
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 96(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresF16x3AVX2_d3:
+scoresF16x3AVX2_d48:
 	VCVTPH2PS 0(AX), Y6
 	VCVTPH2PS 16(AX), Y7
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresF16x3AVX2_d3
+	JNZ scoresF16x3AVX2_d48
 	SCORESx3(192)
-scoresF16x3AVX2_skip3:
+scoresF16x3AVX2_skip48:
 	VZEROUPPER
 	RET
 
@@ -2229,14 +2059,17 @@ pvF16x3AVX2_1_less:
 TEXT ·scoresF16x4AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF16x4AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF16x4AVX2_skip0
+	XORL R14, R14
+scoresF16x4AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF16x4AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF16x4AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx1
 	PCALIGN $32
 scoresF16x4AVX2_d0:
@@ -2248,69 +2081,12 @@ scoresF16x4AVX2_d0:
 	DECQ CX
 	JNZ scoresF16x4AVX2_d0
 	SCORESx4(0)
-scoresF16x4AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF16x4AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF16x4AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF16x4AVX2_d1:
-	VCVTPH2PS 0(AX), Y8
-	VCVTPH2PS 16(AX), Y9
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x4AVX2_d1
-	SCORESx4(64)
-scoresF16x4AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF16x4AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF16x4AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF16x4AVX2_d2:
-	FETCHF16(0)
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x4AVX2_d2
-	SCORESx4(128)
-scoresF16x4AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF16x4AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF16x4AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresF16x4AVX2_d3:
-	VCVTPH2PS 0(AX), Y8
-	VCVTPH2PS 16(AX), Y9
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x4AVX2_d3
-	SCORESx4(192)
-scoresF16x4AVX2_skip3:
+scoresF16x4AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF16x4AVX2_pass
+scoresF16x4AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -2344,14 +2120,17 @@ pvF16x4AVX2_1_less:
 TEXT ·scoresF16x5AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF16x5AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF16x5AVX2_skip0
+	XORL R14, R14
+scoresF16x5AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF16x5AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF16x5AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx5
 	PCALIGN $32
 scoresF16x5AVX2_d0:
@@ -2363,69 +2142,12 @@ scoresF16x5AVX2_d0:
 	DECQ CX
 	JNZ scoresF16x5AVX2_d0
 	SCORESx5(0)
-scoresF16x5AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF16x5AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF16x5AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF16x5AVX2_d1:
-	VCVTPH2PS 0(AX), Y10
-	VCVTPH2PS 16(AX), Y11
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x5AVX2_d1
-	SCORESx5(64)
-scoresF16x5AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF16x5AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF16x5AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF16x5AVX2_d2:
-	FETCHF16_9(0)
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x5AVX2_d2
-	SCORESx5(128)
-scoresF16x5AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF16x5AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF16x5AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresF16x5AVX2_d3:
-	VCVTPH2PS 0(AX), Y10
-	VCVTPH2PS 16(AX), Y11
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x5AVX2_d3
-	SCORESx5(192)
-scoresF16x5AVX2_skip3:
+scoresF16x5AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF16x5AVX2_pass
+scoresF16x5AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -2458,14 +2180,17 @@ pvF16x5AVX2_1_less:
 TEXT ·scoresF16x6AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF16x6AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresF16x6AVX2_skip0
+	XORL R14, R14
+scoresF16x6AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF16x6AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF16x6AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx6
 	PCALIGN $32
 scoresF16x6AVX2_d0:
@@ -2477,69 +2202,12 @@ scoresF16x6AVX2_d0:
 	DECQ CX
 	JNZ scoresF16x6AVX2_d0
 	SCORESx6(0)
-scoresF16x6AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresF16x6AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresF16x6AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF16x6AVX2_d1:
-	VCVTPH2PS 0(AX), Y12
-	VCVTPH2PS 16(AX), Y13
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x6AVX2_d1
-	SCORESx6(64)
-scoresF16x6AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresF16x6AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresF16x6AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF16x6AVX2_d2:
-	FETCHF16_10(0)
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x6AVX2_d2
-	SCORESx6(128)
-scoresF16x6AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresF16x6AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresF16x6AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresF16x6AVX2_d3:
-	VCVTPH2PS 0(AX), Y12
-	VCVTPH2PS 16(AX), Y13
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresF16x6AVX2_d3
-	SCORESx6(192)
-scoresF16x6AVX2_skip3:
+scoresF16x6AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresF16x6AVX2_pass
+scoresF16x6AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -2706,24 +2374,24 @@ scoresBF16x2AVX2_d0:
 	SCORESx2(0)
 scoresBF16x2AVX2_skip0:
 	CMPQ 88(R13), $32
-	JLE scoresBF16x2AVX2_skip1
+	JLE scoresBF16x2AVX2_skip32
 	CMPQ 80(R13), $64
-	JGE scoresBF16x2AVX2_skip1
+	JGE scoresBF16x2AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 64(DI), AX
 	ZEROx1
 	PCALIGN $32
-scoresBF16x2AVX2_d1:
+scoresBF16x2AVX2_d32:
 	FETCHBF16(0)
 	FETCHBF16_6(32)
 	KEYSx2(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresBF16x2AVX2_d1
+	JNZ scoresBF16x2AVX2_d32
 	SCORESx2(128)
-scoresBF16x2AVX2_skip1:
+scoresBF16x2AVX2_skip32:
 	VZEROUPPER
 	RET
 
@@ -2797,59 +2465,59 @@ scoresBF16x3AVX2_d0:
 	SCORESx3(0)
 scoresBF16x3AVX2_skip0:
 	CMPQ 88(R13), $16
-	JLE scoresBF16x3AVX2_skip1
+	JLE scoresBF16x3AVX2_skip16
 	CMPQ 80(R13), $32
-	JGE scoresBF16x3AVX2_skip1
+	JGE scoresBF16x3AVX2_skip16
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 32(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresBF16x3AVX2_d1:
+scoresBF16x3AVX2_d16:
 	FETCHBF16_8(0)
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresBF16x3AVX2_d1
+	JNZ scoresBF16x3AVX2_d16
 	SCORESx3(64)
-scoresBF16x3AVX2_skip1:
+scoresBF16x3AVX2_skip16:
 	CMPQ 88(R13), $32
-	JLE scoresBF16x3AVX2_skip2
+	JLE scoresBF16x3AVX2_skip32
 	CMPQ 80(R13), $48
-	JGE scoresBF16x3AVX2_skip2
+	JGE scoresBF16x3AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 64(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresBF16x3AVX2_d2:
+scoresBF16x3AVX2_d32:
 	FETCHBF16_7(0)
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresBF16x3AVX2_d2
+	JNZ scoresBF16x3AVX2_d32
 	SCORESx3(128)
-scoresBF16x3AVX2_skip2:
+scoresBF16x3AVX2_skip32:
 	CMPQ 88(R13), $48
-	JLE scoresBF16x3AVX2_skip3
+	JLE scoresBF16x3AVX2_skip48
 	CMPQ 80(R13), $64
-	JGE scoresBF16x3AVX2_skip3
+	JGE scoresBF16x3AVX2_skip48
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 96(DI), AX
 	ZEROx3
 	PCALIGN $32
-scoresBF16x3AVX2_d3:
+scoresBF16x3AVX2_d48:
 	FETCHBF16_8(0)
 	KEYSx3(0)
 	ADDQ $128, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresBF16x3AVX2_d3
+	JNZ scoresBF16x3AVX2_d48
 	SCORESx3(192)
-scoresBF16x3AVX2_skip3:
+scoresBF16x3AVX2_skip48:
 	VZEROUPPER
 	RET
 
@@ -2883,14 +2551,17 @@ pvBF16x3AVX2_1_less:
 TEXT ·scoresBF16x4AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresBF16x4AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresBF16x4AVX2_skip0
+	XORL R14, R14
+scoresBF16x4AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresBF16x4AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresBF16x4AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx1
 	PCALIGN $32
 scoresBF16x4AVX2_d0:
@@ -2902,67 +2573,12 @@ scoresBF16x4AVX2_d0:
 	DECQ CX
 	JNZ scoresBF16x4AVX2_d0
 	SCORESx4(0)
-scoresBF16x4AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresBF16x4AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresBF16x4AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresBF16x4AVX2_d1:
-	FETCHBF16_2(0)
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x4AVX2_d1
-	SCORESx4(64)
-scoresBF16x4AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresBF16x4AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresBF16x4AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresBF16x4AVX2_d2:
-	FETCHBF16(0)
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x4AVX2_d2
-	SCORESx4(128)
-scoresBF16x4AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresBF16x4AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresBF16x4AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx1
-	PCALIGN $32
-scoresBF16x4AVX2_d3:
-	FETCHBF16_2(0)
-	KEYSx4(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x4AVX2_d3
-	SCORESx4(192)
-scoresBF16x4AVX2_skip3:
+scoresBF16x4AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresBF16x4AVX2_pass
+scoresBF16x4AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -2996,14 +2612,17 @@ pvBF16x4AVX2_1_less:
 TEXT ·scoresBF16x5AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresBF16x5AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresBF16x5AVX2_skip0
+	XORL R14, R14
+scoresBF16x5AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresBF16x5AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresBF16x5AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx5
 	PCALIGN $32
 scoresBF16x5AVX2_d0:
@@ -3015,67 +2634,12 @@ scoresBF16x5AVX2_d0:
 	DECQ CX
 	JNZ scoresBF16x5AVX2_d0
 	SCORESx5(0)
-scoresBF16x5AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresBF16x5AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresBF16x5AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresBF16x5AVX2_d1:
-	FETCHBF16_6(0)
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x5AVX2_d1
-	SCORESx5(64)
-scoresBF16x5AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresBF16x5AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresBF16x5AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresBF16x5AVX2_d2:
-	FETCHBF16_9(0)
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x5AVX2_d2
-	SCORESx5(128)
-scoresBF16x5AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresBF16x5AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresBF16x5AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx5
-	PCALIGN $32
-scoresBF16x5AVX2_d3:
-	FETCHBF16_6(0)
-	KEYSx5(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x5AVX2_d3
-	SCORESx5(192)
-scoresBF16x5AVX2_skip3:
+scoresBF16x5AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresBF16x5AVX2_pass
+scoresBF16x5AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -3108,14 +2672,17 @@ pvBF16x5AVX2_1_less:
 TEXT ·scoresBF16x6AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresBF16x6AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresBF16x6AVX2_skip0
+	XORL R14, R14
+scoresBF16x6AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresBF16x6AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresBF16x6AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx6
 	PCALIGN $32
 scoresBF16x6AVX2_d0:
@@ -3127,67 +2694,12 @@ scoresBF16x6AVX2_d0:
 	DECQ CX
 	JNZ scoresBF16x6AVX2_d0
 	SCORESx6(0)
-scoresBF16x6AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresBF16x6AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresBF16x6AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresBF16x6AVX2_d1:
-	FETCHBF16_11(0)
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x6AVX2_d1
-	SCORESx6(64)
-scoresBF16x6AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresBF16x6AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresBF16x6AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresBF16x6AVX2_d2:
-	FETCHBF16_10(0)
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x6AVX2_d2
-	SCORESx6(128)
-scoresBF16x6AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresBF16x6AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresBF16x6AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 96(DI), AX
-	ZEROx6
-	PCALIGN $32
-scoresBF16x6AVX2_d3:
-	FETCHBF16_11(0)
-	KEYSx6(0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresBF16x6AVX2_d3
-	SCORESx6(192)
-scoresBF16x6AVX2_skip3:
+scoresBF16x6AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresBF16x6AVX2_pass
+scoresBF16x6AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -3399,34 +2911,34 @@ scoresQ8x2AVX2_d0:
 	SCORESx2(0)
 scoresQ8x2AVX2_skip0:
 	CMPQ 88(R13), $32
-	JLE scoresQ8x2AVX2_skip1
+	JLE scoresQ8x2AVX2_skip32
 	CMPQ 80(R13), $64
-	JGE scoresQ8x2AVX2_skip1
+	JGE scoresQ8x2AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 32(DI), AX
 	ZEROx1
 	MOVQ 112(R13), R12
 	MOVQ CX, DX
-scoresQ8x2AVX2_d1_block:
+scoresQ8x2AVX2_d32_block:
 	MOVL $32, CX
 	CMPQ DX, CX
 	CMOVQLT DX, CX
 	SUBQ CX, DX
 	PCALIGN $32
-scoresQ8x2AVX2_d1:
+scoresQ8x2AVX2_d32:
 	FETCHQ8_2(0, 128)
 	FETCHQ8_8(16, 192)
 	KEYSx2(0)
 	ADDQ $64, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresQ8x2AVX2_d1
+	JNZ scoresQ8x2AVX2_d32
 	ADDQ $256, R12
 	TESTQ DX, DX
-	JNZ scoresQ8x2AVX2_d1_block
+	JNZ scoresQ8x2AVX2_d32_block
 	SCORESx2(128)
-scoresQ8x2AVX2_skip1:
+scoresQ8x2AVX2_skip32:
 	VZEROUPPER
 	RET
 
@@ -3538,89 +3050,89 @@ scoresQ8x3AVX2_d0:
 	SCORESx3(0)
 scoresQ8x3AVX2_skip0:
 	CMPQ 88(R13), $16
-	JLE scoresQ8x3AVX2_skip1
+	JLE scoresQ8x3AVX2_skip16
 	CMPQ 80(R13), $32
-	JGE scoresQ8x3AVX2_skip1
+	JGE scoresQ8x3AVX2_skip16
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 16(DI), AX
 	ZEROx3
 	MOVQ 112(R13), R12
 	MOVQ CX, DX
-scoresQ8x3AVX2_d1_block:
+scoresQ8x3AVX2_d16_block:
 	MOVL $32, CX
 	CMPQ DX, CX
 	CMOVQLT DX, CX
 	SUBQ CX, DX
 	PCALIGN $32
-scoresQ8x3AVX2_d1:
+scoresQ8x3AVX2_d16:
 	FETCHQ8_13(0, 64)
 	KEYSx3(0)
 	ADDQ $64, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresQ8x3AVX2_d1
+	JNZ scoresQ8x3AVX2_d16
 	ADDQ $256, R12
 	TESTQ DX, DX
-	JNZ scoresQ8x3AVX2_d1_block
+	JNZ scoresQ8x3AVX2_d16_block
 	SCORESx3(64)
-scoresQ8x3AVX2_skip1:
+scoresQ8x3AVX2_skip16:
 	CMPQ 88(R13), $32
-	JLE scoresQ8x3AVX2_skip2
+	JLE scoresQ8x3AVX2_skip32
 	CMPQ 80(R13), $48
-	JGE scoresQ8x3AVX2_skip2
+	JGE scoresQ8x3AVX2_skip32
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 32(DI), AX
 	ZEROx3
 	MOVQ 112(R13), R12
 	MOVQ CX, DX
-scoresQ8x3AVX2_d2_block:
+scoresQ8x3AVX2_d32_block:
 	MOVL $32, CX
 	CMPQ DX, CX
 	CMOVQLT DX, CX
 	SUBQ CX, DX
 	PCALIGN $32
-scoresQ8x3AVX2_d2:
+scoresQ8x3AVX2_d32:
 	FETCHQ8_13(0, 128)
 	KEYSx3(0)
 	ADDQ $64, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresQ8x3AVX2_d2
+	JNZ scoresQ8x3AVX2_d32
 	ADDQ $256, R12
 	TESTQ DX, DX
-	JNZ scoresQ8x3AVX2_d2_block
+	JNZ scoresQ8x3AVX2_d32_block
 	SCORESx3(128)
-scoresQ8x3AVX2_skip2:
+scoresQ8x3AVX2_skip32:
 	CMPQ 88(R13), $48
-	JLE scoresQ8x3AVX2_skip3
+	JLE scoresQ8x3AVX2_skip48
 	CMPQ 80(R13), $64
-	JGE scoresQ8x3AVX2_skip3
+	JGE scoresQ8x3AVX2_skip48
 	MOVQ 16(R13), SI
 	MOVQ 56(R13), CX
 	LEAQ 48(DI), AX
 	ZEROx3
 	MOVQ 112(R13), R12
 	MOVQ CX, DX
-scoresQ8x3AVX2_d3_block:
+scoresQ8x3AVX2_d48_block:
 	MOVL $32, CX
 	CMPQ DX, CX
 	CMOVQLT DX, CX
 	SUBQ CX, DX
 	PCALIGN $32
-scoresQ8x3AVX2_d3:
+scoresQ8x3AVX2_d48:
 	FETCHQ8_13(0, 192)
 	KEYSx3(0)
 	ADDQ $64, AX
 	ADDQ $4, SI
 	DECQ CX
-	JNZ scoresQ8x3AVX2_d3
+	JNZ scoresQ8x3AVX2_d48
 	ADDQ $256, R12
 	TESTQ DX, DX
-	JNZ scoresQ8x3AVX2_d3_block
+	JNZ scoresQ8x3AVX2_d48_block
 	SCORESx3(192)
-scoresQ8x3AVX2_skip3:
+scoresQ8x3AVX2_skip48:
 	VZEROUPPER
 	RET
 
@@ -3662,16 +3174,20 @@ pvQ8x3AVX2_1_less:
 TEXT ·scoresQ8x4AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresQ8x4AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresQ8x4AVX2_skip0
+	XORL R14, R14
+scoresQ8x4AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresQ8x4AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresQ8x4AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*1), AX
 	ZEROx1
 	MOVQ 112(R13), R12
+	LEAQ 0(R12)(R14*4), R12
 	MOVQ CX, DX
 scoresQ8x4AVX2_d0_block:
 	MOVL $32, CX
@@ -3691,97 +3207,12 @@ scoresQ8x4AVX2_d0:
 	TESTQ DX, DX
 	JNZ scoresQ8x4AVX2_d0_block
 	SCORESx4(0)
-scoresQ8x4AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresQ8x4AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresQ8x4AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 16(DI), AX
-	ZEROx1
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x4AVX2_d1_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x4AVX2_d1:
-	FETCHQ8_2(0, 64)
-	KEYSx4(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x4AVX2_d1
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x4AVX2_d1_block
-	SCORESx4(64)
-scoresQ8x4AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresQ8x4AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresQ8x4AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx1
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x4AVX2_d2_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x4AVX2_d2:
-	FETCHQ8_2(0, 128)
-	KEYSx4(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x4AVX2_d2
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x4AVX2_d2_block
-	SCORESx4(128)
-scoresQ8x4AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresQ8x4AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresQ8x4AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 48(DI), AX
-	ZEROx1
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x4AVX2_d3_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x4AVX2_d3:
-	FETCHQ8_2(0, 192)
-	KEYSx4(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x4AVX2_d3
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x4AVX2_d3_block
-	SCORESx4(192)
-scoresQ8x4AVX2_skip3:
+scoresQ8x4AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresQ8x4AVX2_pass
+scoresQ8x4AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -3823,16 +3254,20 @@ pvQ8x4AVX2_1_less:
 TEXT ·scoresQ8x5AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresQ8x5AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresQ8x5AVX2_skip0
+	XORL R14, R14
+scoresQ8x5AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresQ8x5AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresQ8x5AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*1), AX
 	ZEROx5
 	MOVQ 112(R13), R12
+	LEAQ 0(R12)(R14*4), R12
 	MOVQ CX, DX
 scoresQ8x5AVX2_d0_block:
 	MOVL $32, CX
@@ -3858,97 +3293,12 @@ scoresQ8x5AVX2_d0:
 	TESTQ DX, DX
 	JNZ scoresQ8x5AVX2_d0_block
 	SCORESx5(0)
-scoresQ8x5AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresQ8x5AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresQ8x5AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 16(DI), AX
-	ZEROx5
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x5AVX2_d1_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x5AVX2_d1:
-	FETCHQ8_8(0, 64)
-	KEYSx5(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x5AVX2_d1
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x5AVX2_d1_block
-	SCORESx5(64)
-scoresQ8x5AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresQ8x5AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresQ8x5AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx5
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x5AVX2_d2_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x5AVX2_d2:
-	FETCHQ8_8(0, 128)
-	KEYSx5(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x5AVX2_d2
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x5AVX2_d2_block
-	SCORESx5(128)
-scoresQ8x5AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresQ8x5AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresQ8x5AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 48(DI), AX
-	ZEROx5
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x5AVX2_d3_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x5AVX2_d3:
-	FETCHQ8_8(0, 192)
-	KEYSx5(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x5AVX2_d3
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x5AVX2_d3_block
-	SCORESx5(192)
-scoresQ8x5AVX2_skip3:
+scoresQ8x5AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresQ8x5AVX2_pass
+scoresQ8x5AVX2_end:
 	VZEROUPPER
 	RET
 
@@ -3989,16 +3339,20 @@ pvQ8x5AVX2_1_less:
 TEXT ·scoresQ8x6AVX2(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresQ8x6AVX2_skip0
-	CMPQ 80(R13), $16
-	JGE scoresQ8x6AVX2_skip0
+	XORL R14, R14
+scoresQ8x6AVX2_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresQ8x6AVX2_end
+	LEAQ 16(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresQ8x6AVX2_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*1), AX
 	ZEROx6
 	MOVQ 112(R13), R12
+	LEAQ 0(R12)(R14*4), R12
 	MOVQ CX, DX
 scoresQ8x6AVX2_d0_block:
 	MOVL $32, CX
@@ -4024,97 +3378,12 @@ scoresQ8x6AVX2_d0:
 	TESTQ DX, DX
 	JNZ scoresQ8x6AVX2_d0_block
 	SCORESx6(0)
-scoresQ8x6AVX2_skip0:
-	CMPQ 88(R13), $16
-	JLE scoresQ8x6AVX2_skip1
-	CMPQ 80(R13), $32
-	JGE scoresQ8x6AVX2_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 16(DI), AX
-	ZEROx6
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x6AVX2_d1_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x6AVX2_d1:
-	FETCHQ8_19(0, 64)
-	KEYSx6(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x6AVX2_d1
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x6AVX2_d1_block
-	SCORESx6(64)
-scoresQ8x6AVX2_skip1:
-	CMPQ 88(R13), $32
-	JLE scoresQ8x6AVX2_skip2
-	CMPQ 80(R13), $48
-	JGE scoresQ8x6AVX2_skip2
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx6
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x6AVX2_d2_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x6AVX2_d2:
-	FETCHQ8_19(0, 128)
-	KEYSx6(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x6AVX2_d2
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x6AVX2_d2_block
-	SCORESx6(128)
-scoresQ8x6AVX2_skip2:
-	CMPQ 88(R13), $48
-	JLE scoresQ8x6AVX2_skip3
-	CMPQ 80(R13), $64
-	JGE scoresQ8x6AVX2_skip3
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 48(DI), AX
-	ZEROx6
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x6AVX2_d3_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x6AVX2_d3:
-	FETCHQ8_19(0, 192)
-	KEYSx6(0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	DECQ CX
-	JNZ scoresQ8x6AVX2_d3
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x6AVX2_d3_block
-	SCORESx6(192)
-scoresQ8x6AVX2_skip3:
+scoresQ8x6AVX2_skip:
+	ADDQ $64, R11
+	ADDQ $16, R14
+	CMPQ R14, $64
+	JLT scoresQ8x6AVX2_pass
+scoresQ8x6AVX2_end:
 	VZEROUPPER
 	RET
 

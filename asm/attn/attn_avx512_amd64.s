@@ -1930,11 +1930,6 @@
 	VBROADCASTSS (r14)(R14), Z11; \
 	VMULPS Z11, Z8, Z8
 
-#define FETCHQ8_25(ax, r12) \
-	VPMOVSXBD (ax)(AX), Z14; \
-	VCVTDQ2PS Z14, Z14; \
-	VMULPS (r12)(R12), Z14, Z14
-
 #define FETCHQ8_26(ax, r12) \
 	VPMOVSXBD (ax)(AX), Z15; \
 	VCVTDQ2PS Z15, Z15; \
@@ -2282,7 +2277,7 @@ capAVX512_v:
 //
 // 	for each d: for each query i: S[i][:] += K[d][:] * Q[i][d]
 //
-// It takes nv vectors of keys at a time. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
+// It takes nv vectors of keys at a time, R14 the first key of a pass of the loop. AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S,
 // DI K at d = 0, R13 arguments; Q8: R12 scales, DX elements left behind the block. Vectors 0.. scores, query by query; behind them keys,
 // then elements of queries.
 
@@ -3055,14 +3050,17 @@ pvF32x6AVX512_1_less:
 TEXT ·scoresF32x7AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF32x7AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresF32x7AVX512_skip0
+	XORL R14, R14
+scoresF32x7AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF32x7AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF32x7AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*4), AX
 	ZEROx7
 	PCALIGN $32
 scoresF32x7AVX512_d0:
@@ -3078,31 +3076,12 @@ scoresF32x7AVX512_d0:
 	DECQ CX
 	JNZ scoresF32x7AVX512_d0
 	SCORESx7(0)
-scoresF32x7AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresF32x7AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresF32x7AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 128(DI), AX
-	ZEROx7
-	PCALIGN $32
-scoresF32x7AVX512_d1:
-	PREFETCHT0 0(AX)(BX*1)
-	VMOVUPS 0(AX), Z14
-	PREFETCHT0 64(AX)(BX*1)
-	VMOVUPS 64(AX), Z15
-	KEYSx7(0, 0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresF32x7AVX512_d1
-	SCORESx7(128)
-scoresF32x7AVX512_skip1:
+scoresF32x7AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresF32x7AVX512_pass
+scoresF32x7AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -3158,14 +3137,17 @@ pvF32x7AVX512_1_less:
 TEXT ·scoresF32x8AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF32x8AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresF32x8AVX512_skip0
+	XORL R14, R14
+scoresF32x8AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF32x8AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF32x8AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*4), AX
 	ZEROx4
 	PCALIGN $32
 scoresF32x8AVX512_d0:
@@ -3181,31 +3163,12 @@ scoresF32x8AVX512_d0:
 	DECQ CX
 	JNZ scoresF32x8AVX512_d0
 	SCORESx8(0)
-scoresF32x8AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresF32x8AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresF32x8AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 128(DI), AX
-	ZEROx4
-	PCALIGN $32
-scoresF32x8AVX512_d1:
-	PREFETCHT0 0(AX)(BX*1)
-	VMOVUPS 0(AX), Z16
-	PREFETCHT0 64(AX)(BX*1)
-	VMOVUPS 64(AX), Z17
-	KEYSx8(0, 0, 0)
-	ADDQ $256, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresF32x8AVX512_d1
-	SCORESx8(128)
-scoresF32x8AVX512_skip1:
+scoresF32x8AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresF32x8AVX512_pass
+scoresF32x8AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -3975,14 +3938,17 @@ pvF16x6AVX512_1_less:
 TEXT ·scoresF16x7AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF16x7AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresF16x7AVX512_skip0
+	XORL R14, R14
+scoresF16x7AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF16x7AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF16x7AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx7
 	PCALIGN $32
 scoresF16x7AVX512_d0:
@@ -3997,30 +3963,12 @@ scoresF16x7AVX512_d0:
 	DECQ CX
 	JNZ scoresF16x7AVX512_d0
 	SCORESx7(0)
-scoresF16x7AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresF16x7AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresF16x7AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx7
-	PCALIGN $32
-scoresF16x7AVX512_d1:
-	PREFETCHT0 0(AX)(BX*1)
-	VCVTPH2PS 0(AX), Z14
-	VCVTPH2PS 32(AX), Z15
-	KEYSx7(0, 0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresF16x7AVX512_d1
-	SCORESx7(128)
-scoresF16x7AVX512_skip1:
+scoresF16x7AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresF16x7AVX512_pass
+scoresF16x7AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -4075,14 +4023,17 @@ pvF16x7AVX512_1_less:
 TEXT ·scoresF16x8AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresF16x8AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresF16x8AVX512_skip0
+	XORL R14, R14
+scoresF16x8AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresF16x8AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresF16x8AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx4
 	PCALIGN $32
 scoresF16x8AVX512_d0:
@@ -4097,30 +4048,12 @@ scoresF16x8AVX512_d0:
 	DECQ CX
 	JNZ scoresF16x8AVX512_d0
 	SCORESx8(0)
-scoresF16x8AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresF16x8AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresF16x8AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx4
-	PCALIGN $32
-scoresF16x8AVX512_d1:
-	PREFETCHT0 0(AX)(BX*1)
-	VCVTPH2PS 0(AX), Z16
-	VCVTPH2PS 32(AX), Z17
-	KEYSx8(0, 0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresF16x8AVX512_d1
-	SCORESx8(128)
-scoresF16x8AVX512_skip1:
+scoresF16x8AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresF16x8AVX512_pass
+scoresF16x8AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -4895,14 +4828,17 @@ pvBF16x6AVX512_1_less:
 TEXT ·scoresBF16x7AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresBF16x7AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresBF16x7AVX512_skip0
+	XORL R14, R14
+scoresBF16x7AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresBF16x7AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresBF16x7AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx7
 	PCALIGN $32
 scoresBF16x7AVX512_d0:
@@ -4917,30 +4853,12 @@ scoresBF16x7AVX512_d0:
 	DECQ CX
 	JNZ scoresBF16x7AVX512_d0
 	SCORESx7(0)
-scoresBF16x7AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresBF16x7AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresBF16x7AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx7
-	PCALIGN $32
-scoresBF16x7AVX512_d1:
-	FETCHBF16_18(0)
-	VPMOVZXWD 32(AX), Z15
-	VPSLLD $16, Z15, Z15
-	KEYSx7(0, 0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresBF16x7AVX512_d1
-	SCORESx7(128)
-scoresBF16x7AVX512_skip1:
+scoresBF16x7AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresBF16x7AVX512_pass
+scoresBF16x7AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -4996,14 +4914,17 @@ pvBF16x7AVX512_1_less:
 TEXT ·scoresBF16x8AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresBF16x8AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresBF16x8AVX512_skip0
+	XORL R14, R14
+scoresBF16x8AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresBF16x8AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresBF16x8AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*2), AX
 	ZEROx4
 	PCALIGN $32
 scoresBF16x8AVX512_d0:
@@ -5018,30 +4939,12 @@ scoresBF16x8AVX512_d0:
 	DECQ CX
 	JNZ scoresBF16x8AVX512_d0
 	SCORESx8(0)
-scoresBF16x8AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresBF16x8AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresBF16x8AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 64(DI), AX
-	ZEROx4
-	PCALIGN $32
-scoresBF16x8AVX512_d1:
-	FETCHBF16_14(0)
-	VPMOVZXWD 32(AX), Z17
-	VPSLLD $16, Z17, Z17
-	KEYSx8(0, 0, 0)
-	ADDQ $128, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresBF16x8AVX512_d1
-	SCORESx8(128)
-scoresBF16x8AVX512_skip1:
+scoresBF16x8AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresBF16x8AVX512_pass
+scoresBF16x8AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -5456,7 +5359,9 @@ scoresQ8x3AVX512_d0:
 	VPMOVSXBD 16(AX), Z13
 	VCVTDQ2PS Z13, Z13
 	VMULPS 64(R12), Z13, Z13
-	FETCHQ8_25(32, 128)
+	VPMOVSXBD 32(AX), Z14
+	VCVTDQ2PS Z14, Z14
+	VMULPS 128(R12), Z14, Z14
 	FETCHQ8_26(48, 192)
 	KEYSx3(0)
 	ADDQ $64, AX
@@ -5977,16 +5882,20 @@ pvQ8x6AVX512_1_less:
 TEXT ·scoresQ8x7AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresQ8x7AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresQ8x7AVX512_skip0
+	XORL R14, R14
+scoresQ8x7AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresQ8x7AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresQ8x7AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*1), AX
 	ZEROx7
 	MOVQ 112(R13), R12
+	LEAQ 0(R12)(R14*4), R12
 	MOVQ CX, DX
 scoresQ8x7AVX512_d0_block:
 	MOVL $32, CX
@@ -6011,39 +5920,12 @@ scoresQ8x7AVX512_d0:
 	TESTQ DX, DX
 	JNZ scoresQ8x7AVX512_d0_block
 	SCORESx7(0)
-scoresQ8x7AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresQ8x7AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresQ8x7AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx7
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x7AVX512_d1_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x7AVX512_d1:
-	FETCHQ8_25(0, 128)
-	FETCHQ8_26(16, 192)
-	KEYSx7(0, 0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresQ8x7AVX512_d1
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x7AVX512_d1_block
-	SCORESx7(128)
-scoresQ8x7AVX512_skip1:
+scoresQ8x7AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresQ8x7AVX512_pass
+scoresQ8x7AVX512_end:
 	VZEROUPPER
 	RET
 
@@ -6109,16 +5991,20 @@ pvQ8x7AVX512_1_less:
 TEXT ·scoresQ8x8AVX512(SB), NOSPLIT, $0-8
 	// AX K, BX from there to Pf, CX elements left, SI R9 R10 queries 0.. 3.. 6.., R8 QStride, R11 S
 	BEGINSCORES(0)
-	CMPQ 88(R13), $0
-	JLE scoresQ8x8AVX512_skip0
-	CMPQ 80(R13), $32
-	JGE scoresQ8x8AVX512_skip0
+	XORL R14, R14
+scoresQ8x8AVX512_pass:
+	CMPQ R14, 88(R13)
+	JGE scoresQ8x8AVX512_end
+	LEAQ 32(R14), AX
+	CMPQ AX, 80(R13)
+	JLE scoresQ8x8AVX512_skip
 	MOVQ 16(R13), SI
 	QUERYROWS(0, 0)
 	MOVQ 56(R13), CX
-	LEAQ 0(DI), AX
+	LEAQ 0(DI)(R14*1), AX
 	ZEROx4
 	MOVQ 112(R13), R12
+	LEAQ 0(R12)(R14*4), R12
 	MOVQ CX, DX
 scoresQ8x8AVX512_d0_block:
 	MOVL $32, CX
@@ -6140,41 +6026,12 @@ scoresQ8x8AVX512_d0:
 	TESTQ DX, DX
 	JNZ scoresQ8x8AVX512_d0_block
 	SCORESx8(0)
-scoresQ8x8AVX512_skip0:
-	CMPQ 88(R13), $32
-	JLE scoresQ8x8AVX512_skip1
-	CMPQ 80(R13), $64
-	JGE scoresQ8x8AVX512_skip1
-	MOVQ 16(R13), SI
-	QUERYROWS(0, 0)
-	MOVQ 56(R13), CX
-	LEAQ 32(DI), AX
-	ZEROx4
-	MOVQ 112(R13), R12
-	MOVQ CX, DX
-scoresQ8x8AVX512_d1_block:
-	MOVL $32, CX
-	CMPQ DX, CX
-	CMOVQLT DX, CX
-	SUBQ CX, DX
-	PCALIGN $32
-scoresQ8x8AVX512_d1:
-	VPMOVSXBD 0(AX), Z16
-	VCVTDQ2PS Z16, Z16
-	VMULPS 128(R12), Z16, Z16
-	FETCHQ8_35(16, 192)
-	KEYSx8(0, 0, 0)
-	ADDQ $64, AX
-	ADDQ $4, SI
-	ADDQ $4, R9
-	ADDQ $4, R10
-	DECQ CX
-	JNZ scoresQ8x8AVX512_d1
-	ADDQ $256, R12
-	TESTQ DX, DX
-	JNZ scoresQ8x8AVX512_d1_block
-	SCORESx8(128)
-scoresQ8x8AVX512_skip1:
+scoresQ8x8AVX512_skip:
+	ADDQ $128, R11
+	ADDQ $32, R14
+	CMPQ R14, $64
+	JLT scoresQ8x8AVX512_pass
+scoresQ8x8AVX512_end:
 	VZEROUPPER
 	RET
 
