@@ -5,37 +5,48 @@ package main
 // within lanes gives four vectors of the panel: dword d of all 16 rows (pack_rows.go). Bits are sorted afterwards, in all rows at once
 // (pack_bits.go).
 
-// packing is a kernel: it reads step bytes of a row and writes group bytes for each group.
+// packing is a kernel: for each group it reads step bytes of a row and writes group bytes, by open and then by turns of body.
 type packing struct {
 	name, layouts string
 	step, group   int
 	near          bool // rows have just been written: no prefetching
-	body          func(p *packer)
+	open          func(p *packer)
+	loop
+}
+
+// loop is the loop over a group: a turn reads src bytes of a row and writes dst bytes of weights.
+type loop struct {
+	turns, src, dst int
+	body            func(p *packer)
 }
 
 // packings are the kernels of both widths.
 func packings() []packing {
+	once := func(body func(p *packer)) loop { return loop{turns: 1, body: body} }
 	all := []packing{
-		{name: "Words", layouts: "F32, BF16", step: 16, group: 1024, body: (*packer).words},
-		{name: "Halves", layouts: "F16", step: 16, group: 1024, body: (*packer).halves},
+		{name: "Words", layouts: "F32, BF16", step: 16, group: 1024, loop: once((*packer).words)},
+		{name: "Halves", layouts: "F16", step: 16, group: 1024, loop: once((*packer).halves)},
 	}
 	for _, l := range layouts {
 		step := map[string]int{"Q8_0": 68, "Q4_0": 36, "Q4_1": 40, "Q5_0": 44, "Q5_1": 48, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210,
 			"Q2_K": 84, "Code4": 148}[l.name]
 		k := packing{name: l.name, layouts: l.name, step: step, group: l.bytes(), near: l.coding == codes}
-		k.body = func(p *packer) {
-			switch {
-			case !l.super():
-				p.blocks(&l, step/2)
-			case l.sub() == 32:
-				p.fours(&l, step)
-			case l.coding == sixes:
-				p.sixes(&l)
-			case l.coding == twos:
-				p.twos(&l)
-			default:
-				p.codes(&l)
-			}
+		switch {
+		case !l.super():
+			k.open = func(p *packer) { p.blockPlaces(&l) }
+			k.loop = loop{2, step / 2, l.sumBytes(), func(p *packer) { p.block(&l, step/2) }}
+		case l.sub() == 32:
+			k.open = func(p *packer) { p.fours(&l) }
+			k.loop = loop{8, 16, 256, func(p *packer) { p.copy(step-128, 0) }}
+		case l.coding == sixes:
+			k.open = func(p *packer) { p.sixes(&l) }
+			k.loop = once(func(p *packer) { p.weights6(&l) })
+		case l.coding == twos:
+			k.open = func(p *packer) { p.twos(&l) }
+			k.loop = loop{2, 32, 512, (*packer).halfTwos}
+		default:
+			k.open = func(p *packer) { p.codes(&l) }
+			k.loop = loop{8, 16, 256, (*packer).octets}
 		}
 		all = append(all, k)
 	}
@@ -70,51 +81,54 @@ func (p *packer) words() {
 func (p *packer) halves() {
 	p.unit(0)
 	for i := range 4 {
-		p.lowWords(reg(i), 256*i)
-		p.highWords(reg(i), 256*i+128)
+		p.lowWords(reg(i), "DI", 256*i)
+		p.highWords(reg(i), "DI", 256*i+128)
 	}
 }
 
-// blocks packs two blocks: d, m or the fifth bits, weights.
-func (p *packer) blocks(l *layout, block int) {
-	for b := range 2 {
-		start := block * b
-		p.dword(start, 0)
-		high := reg(3) // dword 1
-		if l.coding == fives && l.scaling == perBlock {
-			high = 1
-			p.o("VPSRLD", "$16", reg(0), reg(1)) // the first two bytes of the fifth bits, after d
-			p.o("VPSLLD", "$16", reg(3), reg(2)) // the last two: dword 1
-			p.or(reg(1), 2, 1)
-		}
-		p.lowWords(0, l.scales()+32*b)
-		if l.scaling == perBlockMin {
-			p.highWords(0, l.minima()+32*b)
-		}
-		if l.coding == fives {
-			p.fifth(high, l.high()+64*b)
-		}
-		weights := start + block - l.sumBytes()/16
-		if l.packed() {
-			p.copy(weights, l.sumBytes()*b)
-			continue
-		}
-		for h := range 2 {
-			p.unit(weights + 16*h)
-			for i := range 4 {
-				p.bits("VPXOR", packByte(0x80), reg(i), reg(i))
-				p.store(reg(i), l.sumBytes()*b+256*h+64*i)
-			}
+// blockPlaces points BX to the scales and DX to the fifth bits of a group of blocks.
+func (p *packer) blockPlaces(l *layout) {
+	p.p("LEAQ %d(DI), BX", l.scales())
+	if l.coding == fives {
+		p.p("LEAQ %d(DI), DX", l.high())
+	}
+}
+
+// block packs a block of 32: d, m or the fifth bits, weights.
+func (p *packer) block(l *layout, bytes int) {
+	p.dword(0, 0)
+	high := reg(3) // dword 1
+	if l.coding == fives && l.scaling == perBlock {
+		high = 1
+		p.o("VPSRLD", "$16", reg(0), reg(1)) // the first two bytes of the fifth bits, after d
+		p.o("VPSLLD", "$16", reg(3), reg(2)) // the last two: dword 1
+		p.or(reg(1), 2, 1)
+	}
+	p.lowWords(0, "BX", 0)
+	if l.scaling == perBlockMin {
+		p.highWords(0, "BX", l.minima()-l.scales())
+	}
+	p.p("ADDQ $32, BX")
+	if l.coding == fives {
+		p.fifth(high)
+	}
+	weights := bytes - l.sumBytes()/16
+	if l.packed() {
+		p.copy(weights, 0)
+		return
+	}
+	for h := range 2 {
+		p.unit(weights + 16*h)
+		for i := range 4 {
+			p.bits("VPXOR", packByte(0x80), reg(i), reg(i))
+			p.store(reg(i), 256*h+64*i)
 		}
 	}
 }
 
-// fours packs a block of Q4_K or Q5_K: scales, fifth bits, weights.
-func (p *packer) fours(l *layout, block int) {
+// fours packs the scales and fifth bits of a block of Q4_K or Q5_K.
+func (p *packer) fours(l *layout) {
 	p.scales(l.scales())
-	for i := range 8 {
-		p.copy(block-128+16*i, 256*i)
-	}
 	if l.coding == fives {
 		p.copy(16, l.high())
 		p.copy(32, l.high()+256)
@@ -122,8 +136,17 @@ func (p *packer) fours(l *layout, block int) {
 	}
 }
 
-// sixes packs a block of Q6_K: low nibbles, high bits, scales, d.
+// sixes packs the scales and d of a block of Q6_K.
 func (p *packer) sixes(l *layout) {
+	p.byteScales(192, l)
+	p.dword(194, 3)
+	p.highWords(0, "DI", l.scales()+256)
+	p.p("VPXOR X0, X0, X0")
+	p.p("VMOVDQU Y0, %d(DI)", l.scales()+288)
+}
+
+// weights6 packs low nibbles and high bits of Q6_K. No loop: with one over half, rows came from memory at 0.87 times the rate.
+func (p *packer) weights6(l *layout) {
 	for n := range 2 {
 		for half := range 2 { // of a run of 32: sub-blocks 8n+2c+half
 			to := func(c int) int { return l.sumBytes() * (8*n + 2*c + half) }
@@ -143,39 +166,40 @@ func (p *packer) sixes(l *layout) {
 			}
 		}
 	}
-	p.byteScales(192, l)
-	p.dword(194, 3)
-	p.highWords(0, l.scales()+256)
-	p.p("VPXOR X0, X0, X0")
-	p.p("VMOVDQU Y0, %d(DI)", l.scales()+288)
 }
 
-// twos packs a block of Q2_K: scales and minima, weights, d and dmin.
+// twos packs scales and minima, d and dmin of a block of Q2_K.
 func (p *packer) twos(l *layout) {
 	p.byteScales(0, l)
-	for u := range 4 { // 16 bytes: parts of four sub-blocks, in pairs of bits
+	p.dword(68, 3)
+	p.lowWords(0, "DI", l.scales()+256)
+	p.highWords(0, "DI", l.scales()+288)
+}
+
+// halfTwos packs half the weights of Q2_K, behind 16 bytes of scales: 16 bytes are parts of four sub-blocks, in pairs of bits.
+func (p *packer) halfTwos() {
+	for u := range 2 {
 		p.unit(16 + 16*u)
 		p.transposePairs()
 		for c := range 4 {
-			p.store(reg(c), 64*(8*(u/2)+2*c+u%2))
+			p.store(reg(c), 64*(2*c+u))
 		}
 	}
-	p.dword(68, 3)
-	p.lowWords(0, l.scales()+256)
-	p.highWords(0, l.scales()+288)
 }
 
-// codes packs a block of Code4: d, scales, indices.
+// codes packs d and the scales of a block of Code4.
 func (p *packer) codes(l *layout) {
 	p.dword(0, 0)
 	p.store(0, l.scales()+256)
 	p.byteScales(4, l)
-	for u := range 8 {
-		p.unit(20 + 16*u)
-		for i := range 4 {
-			p.octet(reg(i))
-			p.store(reg(i), 256*u+64*i)
-		}
+}
+
+// octets packs the next 16 bytes of indices of Code4, which lie behind d and 16 scales.
+func (p *packer) octets() {
+	p.unit(20)
+	for i := range 4 {
+		p.octet(reg(i))
+		p.store(reg(i), 64*i)
 	}
 }
 

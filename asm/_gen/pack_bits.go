@@ -56,8 +56,8 @@ func (p *packer) constants() {
 // scales stores d, dmin and the K-quants' packed scales and minima, the first 16 bytes of a block, at dst. See packScales in Go.
 func (p *packer) scales(dst int) {
 	p.unit(0)
-	p.lowWords(0, dst+256)
-	p.highWords(0, dst+288)
+	p.lowWords(0, "DI", dst+256)
+	p.highWords(0, "DI", dst+288)
 	p.and(packByte(0x3f), 1, 4)
 	p.bytes(4, dst)
 	p.o("VPSRLD", "$2", reg(1), reg(1))
@@ -66,15 +66,15 @@ func (p *packer) scales(dst int) {
 	p.or(reg(1), 4, 4)
 	p.bytes(4, dst+64)
 	p.and(packByte(0x3f), 2, 4)
-	p.lowWords(4, dst+128)
-	p.highWords(4, dst+160)
+	p.lowWords(4, "DI", dst+128)
+	p.highWords(4, "DI", dst+160)
 	p.o("VPSRLD", "$2", reg(2), reg(2))
 	p.and(packByte(0x30), 2, 2)
 	p.o("VPSRLD", "$4", reg(3), reg(3))
 	p.and(packByte(0x0f), 3, 4)
 	p.or(reg(2), 4, 4)
-	p.lowWords(4, dst+192)
-	p.highWords(4, dst+224)
+	p.lowWords(4, "DI", dst+192)
+	p.highWords(4, "DI", dst+224)
 }
 
 // transposePairs makes bits 2i, 2i+1 of vector c of bits 2c, 2c+1 of vector i, of vectors 0..3. It uses vector 4.
@@ -99,8 +99,8 @@ func (p *packer) octet(r reg) {
 	p.bits("VPXOR", reg(4), r, r)
 }
 
-// fifth stores the dwords of w with bit 4i+k moved to bit i of byte k. It uses vectors 4 to 6.
-func (p *packer) fifth(w reg, dst int) {
+// fifth stores at DX the dwords of w with bit 4i+k moved to bit i of byte k. It uses vectors 4 to 6.
+func (p *packer) fifth(w reg) {
 	defer p.macro("FIFTH")()
 	for k := range 4 {
 		p.o("VPSRLD", fmt.Sprintf("$%d", k), w, reg(4))
@@ -121,7 +121,8 @@ func (p *packer) fifth(w reg, dst int) {
 		p.o("VPSLLD", fmt.Sprintf("$%d", 8*k), reg(4), reg(4))
 		p.or(reg(4), 6, 6)
 	}
-	p.store(6, dst)
+	p.move(reg(6), f32(0, "DX"))
+	p.p("ADDQ $64, DX")
 }
 
 // swap exchanges the bits of a that are above those of mask by s with the bits of b under mask (a byte); t is overwritten.
@@ -138,31 +139,37 @@ func (p *packer) swap(a, b, t reg, s int, mask uint32) {
 
 // bitTranspose transposes, in each byte place, the 8 x 8 matrix of the bits of eight vectors at dst.
 func (p *packer) bitTranspose(dst int) {
-	defer p.macro("BITS")()
-	halves, name, suffix, mov := 2, "Y", "", "VMOVDQU"
+	name, suffix, mov, half := "Y", "", "VMOVDQU", p.tier()+"PackHalf"
 	if p.wide {
-		halves, name, suffix, mov = 1, "Z", "D", "VMOVDQU32"
+		name, suffix, mov = "Z", "D", "VMOVDQU32"
+	} else { // half a vector is a turn
+		p.p("MOVL $2, AX")
+		p.lab(half)
 	}
-	for h := range halves {
+	for i := range 8 {
+		p.p("%s %d(DI), %s%d", mov, dst+64*i, name, i)
+	}
+	for s := 4; s > 0; s /= 2 {
+		m := packByte(map[int]uint32{4: 0x0f, 2: 0x33, 1: 0x55}[s]).base
 		for i := range 8 {
-			p.p("%s %d(DI), %s%d", mov, dst+64*i+32*h, name, i)
-		}
-		for s := 4; s > 0; s /= 2 {
-			m := packByte(map[int]uint32{4: 0x0f, 2: 0x33, 1: 0x55}[s]).base
-			for i := range 8 {
-				if i&s != 0 {
-					continue
-				}
-				p.p("VPSRLD $%d, %s%d, %s8", s, name, i, name)
-				p.p("VPXOR%s %s%d, %s8, %s8", suffix, name, i+s, name, name)
-				p.p("VPAND%s %s, %s8, %s8", suffix, m, name, name)
-				p.p("VPXOR%s %s8, %s%d, %s%d", suffix, name, name, i+s, name, i+s)
-				p.p("VPSLLD $%d, %s8, %s8", s, name, name)
-				p.p("VPXOR%s %s8, %s%d, %s%d", suffix, name, name, i, name, i)
+			if i&s != 0 {
+				continue
 			}
+			p.p("VPSRLD $%d, %s%d, %s8", s, name, i, name)
+			p.p("VPXOR%s %s%d, %s8, %s8", suffix, name, i+s, name, name)
+			p.p("VPAND%s %s, %s8, %s8", suffix, m, name, name)
+			p.p("VPXOR%s %s8, %s%d, %s%d", suffix, name, name, i+s, name, i+s)
+			p.p("VPSLLD $%d, %s8, %s8", s, name, name)
+			p.p("VPXOR%s %s8, %s%d, %s%d", suffix, name, name, i, name, i)
 		}
-		for i := range 8 {
-			p.p("%s %s%d, %d(DI)", mov, name, i, dst+64*i+32*h)
-		}
+	}
+	for i := range 8 {
+		p.p("%s %s%d, %d(DI)", mov, name, i, dst+64*i)
+	}
+	if !p.wide {
+		p.p("ADDQ $32, DI")
+		p.p("DECQ AX")
+		p.p("JNZ %s", half)
+		p.p("SUBQ $64, DI")
 	}
 }
