@@ -18,7 +18,7 @@ var floats512 = []*floatLayout512{
 	{"BF16", "BF16dp", 256, false, (*float512).plain},
 }
 
-// Groups of a turn of the loop, and bytes of activations of a group.
+// Groups of a turn of the loop over up to three rows, and bytes of activations of a group.
 const (
 	unroll512 = 4
 	floatX512 = 4
@@ -164,30 +164,42 @@ func (k *float512) outputs(role string, f func(reg, off int)) {
 	}
 }
 
-// groups runs over CX groups, unroll512 per turn, the rest one by one.
+// groups runs over CX groups: unroll512 per turn and the rest one by one, or all one by one, for 16 products of vectors and more hide
+// what a turn costs.
 func (k *float512) groups() {
 	e := k.e
-	if !k.l.rest {
+	switch {
+	case k.rows > 3:
+		e.p("TESTQ CX, CX")
+		e.p("JEQ %s_done", k.name)
+		k.oneByOne()
+		e.lab(k.name + "_done")
+	case k.l.rest:
+		e.p("SUBQ $%d, CX", unroll512)
+		e.p("JLT %s_rest", k.name)
+		e.lab(k.name + "_k")
+		k.turn(unroll512)
+		e.p("SUBQ $%d, CX", unroll512)
+		e.p("JGE %s_k", k.name)
+		e.lab(k.name + "_rest")
+		e.p("ADDQ $%d, CX", unroll512)
+		e.p("JEQ %s_done", k.name)
+		k.oneByOne()
+		e.lab(k.name + "_done")
+	default:
 		e.lab(k.name + "_k")
 		k.turn(unroll512)
 		e.p("SUBQ $%d, CX", unroll512)
 		e.p("JNZ %s_k", k.name)
-		return
 	}
-	e.p("SUBQ $%d, CX", unroll512)
-	e.p("JLT %s_rest", k.name)
-	e.lab(k.name + "_k")
-	k.turn(unroll512)
-	e.p("SUBQ $%d, CX", unroll512)
-	e.p("JGE %s_k", k.name)
-	e.lab(k.name + "_rest")
-	e.p("ADDQ $%d, CX", unroll512)
-	e.p("JEQ %s_done", k.name)
-	e.lab(k.name + "_one")
+}
+
+// oneByOne runs over CX groups.
+func (k *float512) oneByOne() {
+	k.e.lab(k.name + "_one")
 	k.turn(1)
-	e.p("DECQ CX")
-	e.p("JNZ %s_one", k.name)
-	e.lab(k.name + "_done")
+	k.e.p("DECQ CX")
+	k.e.p("JNZ %s_one", k.name)
 }
 
 // turn is n groups.

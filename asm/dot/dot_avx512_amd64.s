@@ -267,13 +267,6 @@
 	VFMADD231PS Z28, Z26, Z14; \
 	VFMADD231PS Z28, Z27, Z15
 
-#define STEPF32x4(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPF32x4(di, si, r8)
-
 #define STORE4(sp, bx, r9) \
 	MOVQ (sp)(SP), R9; \
 	MOVQ (bx)(BX), AX; \
@@ -377,13 +370,6 @@
 	VFMADD231PS Z29, Z25, Z17; \
 	VFMADD231PS Z29, Z26, Z18; \
 	VFMADD231PS Z29, Z27, Z19
-
-#define STEPF32x5(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPF32x5(di, si, r8)
 
 #define STORE5(sp, bx, r9) \
 	MOVQ (sp)(SP), R9; \
@@ -508,13 +494,6 @@
 	VFMADD231PS Z30, Z26, Z22; \
 	VFMADD231PS Z30, Z27, Z23
 
-#define STEPF32x6(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPF32x6(di, si, r8)
-
 #define STORE6(sp, bx, r9) \
 	MOVQ (sp)(SP), R9; \
 	MOVQ (bx)(BX), AX; \
@@ -637,11 +616,6 @@
 	VFMADD231PS Z28, Z26, Z14; \
 	VFMADD231PS Z28, Z27, Z15
 
-#define STEPF16x4(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	GROUPF16x4(di, si, r8)
-
 #define GROUPF16x5(di, si, r8) \
 	VCVTPH2PS (di)(DI), Z24; \
 	VCVTPH2PS (di+32)(DI), Z25; \
@@ -672,11 +646,6 @@
 	VFMADD231PS Z29, Z25, Z17; \
 	VFMADD231PS Z29, Z26, Z18; \
 	VFMADD231PS Z29, Z27, Z19
-
-#define STEPF16x5(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	GROUPF16x5(di, si, r8)
 
 #define GROUPF16x6(di, si, r8) \
 	VCVTPH2PS (di)(DI), Z24; \
@@ -713,11 +682,6 @@
 	VFMADD231PS Z30, Z25, Z21; \
 	VFMADD231PS Z30, Z26, Z22; \
 	VFMADD231PS Z30, Z27, Z23
-
-#define STEPF16x6(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	GROUPF16x6(di, si, r8)
 
 #define GROUPBF16x1(di, si) \
 	VPSLLD $16, (di)(DI), Z24; \
@@ -900,13 +864,6 @@
 	VFMADD231PS Z28, Z26, Z14; \
 	VFMADD231PS Z28, Z27, Z15
 
-#define STEPBF16x4(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16x4(di, si, r8)
-
 #define GROUPBF16x5(di, si, r8) \
 	VPSLLD $16, (di)(DI), Z24; \
 	VPSLLD $16, (di+64)(DI), Z25; \
@@ -976,13 +933,6 @@
 	VFMADD231PS Z29, Z25, Z17; \
 	VFMADD231PS Z29, Z26, Z18; \
 	VFMADD231PS Z29, Z27, Z19
-
-#define STEPBF16x5(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16x5(di, si, r8)
 
 #define GROUPBF16x6(di, si, r8) \
 	VPSLLD $16, (di)(DI), Z24; \
@@ -1065,13 +1015,6 @@
 	VFMADD231PS Z30, Z25, Z21; \
 	VFMADD231PS Z30, Z26, Z22; \
 	VFMADD231PS Z30, Z27, Z23
-
-#define STEPBF16x6(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16x6(di, si, r8)
 
 #define VDPBF16PS_Z28_Z24_Z0 \
 	BYTE $0x62; BYTE $0x92; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc4
@@ -1216,13 +1159,6 @@
 	VDPBF16PS_Z28_Z26_Z14; \
 	VDPBF16PS_Z28_Z27_Z15
 
-#define STEPBF16dpx4(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16dpx4(di, si, r8)
-
 #define VDPBF16PS_Z29_Z24_Z16 \
 	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xc5
 
@@ -1265,13 +1201,6 @@
 	VDPBF16PS_Z29_Z25_Z17; \
 	VDPBF16PS_Z29_Z26_Z18; \
 	VDPBF16PS_Z29_Z27_Z19
-
-#define STEPBF16dpx5(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16dpx5(di, si, r8)
 
 #define VDPBF16PS_Z30_Z24_Z20 \
 	BYTE $0x62; BYTE $0x82; BYTE $0x3e; BYTE $0x40; BYTE $0x52; BYTE $0xe6
@@ -1320,13 +1249,6 @@
 	VDPBF16PS_Z30_Z25_Z21; \
 	VDPBF16PS_Z30_Z26_Z22; \
 	VDPBF16PS_Z30_Z27_Z23
-
-#define STEPBF16dpx6(di, si, r8) \
-	PREFETCHT0 (di)(DI)(R10*1); \
-	PREFETCHT0 (di+64)(DI)(R10*1); \
-	PREFETCHT0 (di+128)(DI)(R10*1); \
-	PREFETCHT0 (di+192)(DI)(R10*1); \
-	GROUPBF16dpx6(di, si, r8)
 
 // A kernel of four vectors x 1..6 activation rows, 24 accumulators.
 //
@@ -1644,23 +1566,14 @@ avx512SmallF32x4_zero:
 	MOVQ 24(BX), SI
 avx512SmallF32x4_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF32x4_rest
-avx512SmallF32x4_k:
-	STEPF32x4(0, 0, 0)
-	STEPF32x4(256, 4, 4)
-	STEPF32x4(512, 8, 8)
-	STEPF32x4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF32x4_k
-avx512SmallF32x4_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF32x4_done
 avx512SmallF32x4_one:
-	STEPF32x4(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPF32x4(0, 0, 0)
 	ADDQ $256, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -1688,20 +1601,7 @@ TEXT ·avx512GemmF32x4(SB), NOSPLIT, $32-8
 avx512GemmF32x4_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF32x4_rest
-avx512GemmF32x4_k:
-	GROUPF32x4(0, 0, 0)
-	GROUPF32x4(256, 4, 4)
-	GROUPF32x4(512, 8, 8)
-	GROUPF32x4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF32x4_k
-avx512GemmF32x4_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF32x4_done
 avx512GemmF32x4_one:
 	GROUPF32x4(0, 0, 0)
@@ -1739,23 +1639,14 @@ avx512SmallF32x5_zero:
 	MOVQ 24(BX), SI
 avx512SmallF32x5_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF32x5_rest
-avx512SmallF32x5_k:
-	STEPF32x5(0, 0, 0)
-	STEPF32x5(256, 4, 4)
-	STEPF32x5(512, 8, 8)
-	STEPF32x5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF32x5_k
-avx512SmallF32x5_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF32x5_done
 avx512SmallF32x5_one:
-	STEPF32x5(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPF32x5(0, 0, 0)
 	ADDQ $256, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -1783,20 +1674,7 @@ TEXT ·avx512GemmF32x5(SB), NOSPLIT, $32-8
 avx512GemmF32x5_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF32x5_rest
-avx512GemmF32x5_k:
-	GROUPF32x5(0, 0, 0)
-	GROUPF32x5(256, 4, 4)
-	GROUPF32x5(512, 8, 8)
-	GROUPF32x5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF32x5_k
-avx512GemmF32x5_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF32x5_done
 avx512GemmF32x5_one:
 	GROUPF32x5(0, 0, 0)
@@ -1834,23 +1712,14 @@ avx512SmallF32x6_zero:
 	MOVQ 24(BX), SI
 avx512SmallF32x6_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF32x6_rest
-avx512SmallF32x6_k:
-	STEPF32x6(0, 0, 0)
-	STEPF32x6(256, 4, 4)
-	STEPF32x6(512, 8, 8)
-	STEPF32x6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF32x6_k
-avx512SmallF32x6_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF32x6_done
 avx512SmallF32x6_one:
-	STEPF32x6(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPF32x6(0, 0, 0)
 	ADDQ $256, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -1878,20 +1747,7 @@ TEXT ·avx512GemmF32x6(SB), NOSPLIT, $32-8
 avx512GemmF32x6_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF32x6_rest
-avx512GemmF32x6_k:
-	GROUPF32x6(0, 0, 0)
-	GROUPF32x6(256, 4, 4)
-	GROUPF32x6(512, 8, 8)
-	GROUPF32x6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF32x6_k
-avx512GemmF32x6_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF32x6_done
 avx512GemmF32x6_one:
 	GROUPF32x6(0, 0, 0)
@@ -2214,23 +2070,12 @@ avx512SmallF16x4_zero:
 	MOVQ 24(BX), SI
 avx512SmallF16x4_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF16x4_rest
-avx512SmallF16x4_k:
-	STEPF16x4(0, 0, 0)
-	STEPF16x4(128, 4, 4)
-	STEPF16x4(256, 8, 8)
-	STEPF16x4(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF16x4_k
-avx512SmallF16x4_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF16x4_done
 avx512SmallF16x4_one:
-	STEPF16x4(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	GROUPF16x4(0, 0, 0)
 	ADDQ $128, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -2258,20 +2103,7 @@ TEXT ·avx512GemmF16x4(SB), NOSPLIT, $32-8
 avx512GemmF16x4_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF16x4_rest
-avx512GemmF16x4_k:
-	GROUPF16x4(0, 0, 0)
-	GROUPF16x4(128, 4, 4)
-	GROUPF16x4(256, 8, 8)
-	GROUPF16x4(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF16x4_k
-avx512GemmF16x4_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF16x4_done
 avx512GemmF16x4_one:
 	GROUPF16x4(0, 0, 0)
@@ -2309,23 +2141,12 @@ avx512SmallF16x5_zero:
 	MOVQ 24(BX), SI
 avx512SmallF16x5_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF16x5_rest
-avx512SmallF16x5_k:
-	STEPF16x5(0, 0, 0)
-	STEPF16x5(128, 4, 4)
-	STEPF16x5(256, 8, 8)
-	STEPF16x5(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF16x5_k
-avx512SmallF16x5_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF16x5_done
 avx512SmallF16x5_one:
-	STEPF16x5(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	GROUPF16x5(0, 0, 0)
 	ADDQ $128, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -2353,20 +2174,7 @@ TEXT ·avx512GemmF16x5(SB), NOSPLIT, $32-8
 avx512GemmF16x5_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF16x5_rest
-avx512GemmF16x5_k:
-	GROUPF16x5(0, 0, 0)
-	GROUPF16x5(128, 4, 4)
-	GROUPF16x5(256, 8, 8)
-	GROUPF16x5(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF16x5_k
-avx512GemmF16x5_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF16x5_done
 avx512GemmF16x5_one:
 	GROUPF16x5(0, 0, 0)
@@ -2404,23 +2212,12 @@ avx512SmallF16x6_zero:
 	MOVQ 24(BX), SI
 avx512SmallF16x6_slice:
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512SmallF16x6_rest
-avx512SmallF16x6_k:
-	STEPF16x6(0, 0, 0)
-	STEPF16x6(128, 4, 4)
-	STEPF16x6(256, 8, 8)
-	STEPF16x6(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512SmallF16x6_k
-avx512SmallF16x6_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512SmallF16x6_done
 avx512SmallF16x6_one:
-	STEPF16x6(0, 0, 0)
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	GROUPF16x6(0, 0, 0)
 	ADDQ $128, DI
 	ADDQ $4, SI
 	ADDQ $4, R8
@@ -2448,20 +2245,7 @@ TEXT ·avx512GemmF16x6(SB), NOSPLIT, $32-8
 avx512GemmF16x6_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-	SUBQ $4, CX
-	JLT avx512GemmF16x6_rest
-avx512GemmF16x6_k:
-	GROUPF16x6(0, 0, 0)
-	GROUPF16x6(128, 4, 4)
-	GROUPF16x6(256, 8, 8)
-	GROUPF16x6(384, 12, 12)
-	ADDQ $512, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JGE avx512GemmF16x6_k
-avx512GemmF16x6_rest:
-	ADDQ $4, CX
+	TESTQ CX, CX
 	JEQ avx512GemmF16x6_done
 avx512GemmF16x6_one:
 	GROUPF16x6(0, 0, 0)
@@ -2720,16 +2504,20 @@ avx512SmallBF16x4_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16x4_slice:
 	SETUP(32, 0)
-avx512SmallBF16x4_k:
-	STEPBF16x4(0, 0, 0)
-	STEPBF16x4(256, 4, 4)
-	STEPBF16x4(512, 8, 8)
-	STEPBF16x4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16x4_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16x4_done
+avx512SmallBF16x4_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16x4(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16x4_one
+avx512SmallBF16x4_done:
 	STORE4(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16x4_panel
@@ -2753,16 +2541,16 @@ TEXT ·avx512GemmBF16x4(SB), NOSPLIT, $32-8
 avx512GemmBF16x4_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16x4_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16x4_done
+avx512GemmBF16x4_one:
 	GROUPBF16x4(0, 0, 0)
-	GROUPBF16x4(256, 4, 4)
-	GROUPBF16x4(512, 8, 8)
-	GROUPBF16x4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16x4_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16x4_one
+avx512GemmBF16x4_done:
 	STORE4(8, 80, 0)
 	VZEROUPPER
 	RET
@@ -2793,16 +2581,20 @@ avx512SmallBF16x5_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16x5_slice:
 	SETUP(32, 0)
-avx512SmallBF16x5_k:
-	STEPBF16x5(0, 0, 0)
-	STEPBF16x5(256, 4, 4)
-	STEPBF16x5(512, 8, 8)
-	STEPBF16x5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16x5_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16x5_done
+avx512SmallBF16x5_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16x5(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16x5_one
+avx512SmallBF16x5_done:
 	STORE5(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16x5_panel
@@ -2826,16 +2618,16 @@ TEXT ·avx512GemmBF16x5(SB), NOSPLIT, $32-8
 avx512GemmBF16x5_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16x5_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16x5_done
+avx512GemmBF16x5_one:
 	GROUPBF16x5(0, 0, 0)
-	GROUPBF16x5(256, 4, 4)
-	GROUPBF16x5(512, 8, 8)
-	GROUPBF16x5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16x5_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16x5_one
+avx512GemmBF16x5_done:
 	STORE5(8, 80, 0)
 	VZEROUPPER
 	RET
@@ -2866,16 +2658,20 @@ avx512SmallBF16x6_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16x6_slice:
 	SETUP(32, 0)
-avx512SmallBF16x6_k:
-	STEPBF16x6(0, 0, 0)
-	STEPBF16x6(256, 4, 4)
-	STEPBF16x6(512, 8, 8)
-	STEPBF16x6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16x6_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16x6_done
+avx512SmallBF16x6_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16x6(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16x6_one
+avx512SmallBF16x6_done:
 	STORE6(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16x6_panel
@@ -2899,16 +2695,16 @@ TEXT ·avx512GemmBF16x6(SB), NOSPLIT, $32-8
 avx512GemmBF16x6_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16x6_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16x6_done
+avx512GemmBF16x6_one:
 	GROUPBF16x6(0, 0, 0)
-	GROUPBF16x6(256, 4, 4)
-	GROUPBF16x6(512, 8, 8)
-	GROUPBF16x6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16x6_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16x6_one
+avx512GemmBF16x6_done:
 	STORE6(8, 80, 0)
 	VZEROUPPER
 	RET
@@ -3144,16 +2940,20 @@ avx512SmallBF16dpx4_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16dpx4_slice:
 	SETUP(32, 0)
-avx512SmallBF16dpx4_k:
-	STEPBF16dpx4(0, 0, 0)
-	STEPBF16dpx4(256, 4, 4)
-	STEPBF16dpx4(512, 8, 8)
-	STEPBF16dpx4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16dpx4_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16dpx4_done
+avx512SmallBF16dpx4_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16dpx4(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16dpx4_one
+avx512SmallBF16dpx4_done:
 	STORE4(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16dpx4_panel
@@ -3175,16 +2975,16 @@ TEXT ·avx512GemmBF16dpx4(SB), NOSPLIT, $32-8
 avx512GemmBF16dpx4_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16dpx4_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16dpx4_done
+avx512GemmBF16dpx4_one:
 	GROUPBF16dpx4(0, 0, 0)
-	GROUPBF16dpx4(256, 4, 4)
-	GROUPBF16dpx4(512, 8, 8)
-	GROUPBF16dpx4(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16dpx4_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16dpx4_one
+avx512GemmBF16dpx4_done:
 	STORE4(8, 80, 0)
 	VZEROUPPER
 	RET
@@ -3213,16 +3013,20 @@ avx512SmallBF16dpx5_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16dpx5_slice:
 	SETUP(32, 0)
-avx512SmallBF16dpx5_k:
-	STEPBF16dpx5(0, 0, 0)
-	STEPBF16dpx5(256, 4, 4)
-	STEPBF16dpx5(512, 8, 8)
-	STEPBF16dpx5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16dpx5_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16dpx5_done
+avx512SmallBF16dpx5_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16dpx5(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16dpx5_one
+avx512SmallBF16dpx5_done:
 	STORE5(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16dpx5_panel
@@ -3244,16 +3048,16 @@ TEXT ·avx512GemmBF16dpx5(SB), NOSPLIT, $32-8
 avx512GemmBF16dpx5_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16dpx5_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16dpx5_done
+avx512GemmBF16dpx5_one:
 	GROUPBF16dpx5(0, 0, 0)
-	GROUPBF16dpx5(256, 4, 4)
-	GROUPBF16dpx5(512, 8, 8)
-	GROUPBF16dpx5(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16dpx5_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16dpx5_one
+avx512GemmBF16dpx5_done:
 	STORE5(8, 80, 0)
 	VZEROUPPER
 	RET
@@ -3282,16 +3086,20 @@ avx512SmallBF16dpx6_zero:
 	MOVQ 24(BX), SI
 avx512SmallBF16dpx6_slice:
 	SETUP(32, 0)
-avx512SmallBF16dpx6_k:
-	STEPBF16dpx6(0, 0, 0)
-	STEPBF16dpx6(256, 4, 4)
-	STEPBF16dpx6(512, 8, 8)
-	STEPBF16dpx6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512SmallBF16dpx6_k
+	TESTQ CX, CX
+	JEQ avx512SmallBF16dpx6_done
+avx512SmallBF16dpx6_one:
+	PREFETCHT0 0(DI)(R10*1)
+	PREFETCHT0 64(DI)(R10*1)
+	PREFETCHT0 128(DI)(R10*1)
+	PREFETCHT0 192(DI)(R10*1)
+	GROUPBF16dpx6(0, 0, 0)
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512SmallBF16dpx6_one
+avx512SmallBF16dpx6_done:
 	STORE6(8, 80, 0)
 	NEXTPANEL(8, 8)
 	JNZ avx512SmallBF16dpx6_panel
@@ -3313,16 +3121,16 @@ TEXT ·avx512GemmBF16dpx6(SB), NOSPLIT, $32-8
 avx512GemmBF16dpx6_zero:
 	MOVQ 24(BX), SI
 	SETUP(32, 0)
-avx512GemmBF16dpx6_k:
+	TESTQ CX, CX
+	JEQ avx512GemmBF16dpx6_done
+avx512GemmBF16dpx6_one:
 	GROUPBF16dpx6(0, 0, 0)
-	GROUPBF16dpx6(256, 4, 4)
-	GROUPBF16dpx6(512, 8, 8)
-	GROUPBF16dpx6(768, 12, 12)
-	ADDQ $1024, DI
-	ADDQ $16, SI
-	ADDQ $16, R8
-	SUBQ $4, CX
-	JNZ avx512GemmBF16dpx6_k
+	ADDQ $256, DI
+	ADDQ $4, SI
+	ADDQ $4, R8
+	DECQ CX
+	JNZ avx512GemmBF16dpx6_one
+avx512GemmBF16dpx6_done:
 	STORE6(8, 80, 0)
 	VZEROUPPER
 	RET
