@@ -273,16 +273,16 @@ func (k *tile512) blocks() {
 	e.p("ADDQ R10, DX")
 	e.p("ADDQ R10, R9")
 	e.p("ADDQ $32, BX")
-	k.next32()
+	k.next(32)
 	e.p("ADDQ $%d, DI", l.bytes()-1024)
 }
 
-// next32 ends a turn of the loop over a group, which takes 32 K.
-func (k *tile512) next32() {
+// next ends a turn of the loop over a group, which takes n K.
+func (k *tile512) next(n int) {
 	e := k.e
-	e.p("ADDQ $512, DI")
-	e.p("ADDQ $32, SI")
-	e.p("ADDQ $32, R8")
+	e.p("ADDQ $%d, DI", 16*n)
+	e.p("ADDQ $%d, SI", n)
+	e.p("ADDQ $%d, R8", n)
 	e.p("DECQ R12")
 	e.p("JNZ %s_sub", k.name)
 }
@@ -293,25 +293,26 @@ func (k *tile512) superblock() {
 	minima := k.scaling == perSubMin
 	e.p("LEAQ 4096(DI), BX")
 	k.zeros(tileAcc)
-	e.p("MOVL $8, R12")
+	e.p("MOVL $%d, R12", k.subs())
 	e.lab(k.name + "_sub")
 	if minima {
 		k.offsets()
 		k.fetch(true, nil)
 		k.dots(8, 0, 0)
-		k.scaleSub("VPMOVZXBD", 0)
-		e.p("ADDQ $16, BX")
+		k.scaleSub("VPMOVZXBD")
 	} else {
-		for j := range 2 {
-			k.offsets()
-			k.fetch(j == 0, map[string]int{"R9": 4})
-			k.dots(4, 256*j, 16*j)
-			k.scaleSub("VPMOVSXBD", 16*j)
-			e.p("ADDQ R10, R9")
-		}
-		e.p("ADDQ $32, BX")
+		k.offsets()
+		e.p("TESTL $1, R12") // activations of 32 K in every other turn
+		e.p("JNE %s_odd", k.name)
+		k.fetch(true, nil)
+		e.lab(k.name + "_odd")
+		k.fetch(false, map[string]int{"R9": 4})
+		k.dots(4, 0, 0)
+		k.scaleSub("VPMOVSXBD")
+		e.p("ADDQ R10, R9")
 	}
-	k.next32()
+	e.p("ADDQ $16, BX")
+	k.next(k.sub())
 	// DI is now at the scales.
 	if minima {
 		k.zeros(0)
@@ -354,10 +355,10 @@ func (k *tile512) endSuper() {
 
 // scaleSub adds the integer sums of a sub-block, times its scales at BX, to the sums over the superblock. In float: VCVTDQ2PS and
 // VFMADD231PS cost no more than VPMULLD and VPADDD.
-func (k *tile512) scaleSub(extend string, off int) {
+func (k *tile512) scaleSub(extend string) {
 	defer k.macro("SCALE")()
 	e := k.e
-	k.load2(extend, off, "BX", 28)
+	k.load2(extend, 0, "BX", 28)
 	e.p("VCVTDQ2PS Z28, Z28")
 	e.p("VCVTDQ2PS Z29, Z29")
 	k.both("SUMS", func(_, p, i int) {
@@ -390,7 +391,7 @@ func (k *tile512) superTwos() {
 	e.lab(k.name + "_sub")
 	k.fetch(true, nil)
 	k.dots(8, 0, 0)
-	k.next32()
+	k.next(32)
 	// DI is now at the scales.
 	k.scaleTwos(256, false)
 	k.zeros(0)
