@@ -1,17 +1,22 @@
 package main
 
-// turn is the number of integer sums that a turn of the loop over a group makes: two that share vectors of nibbles, or of 16 K, which are
-// too short for a turn of their own; else one. A group of blocks has two sums and mostly no loop, which costs more than 1 %: Q8_0 with VNNI
-// is 0.98 times as fast in one, Q4_0 without VNNI 0.98, Q4_1 and Q5_1 0.97 to 1. Kernels of few rows wait for memory and get
-// no loop either: one row is 0.97 to 0.99 times as fast in the cache.
+// turn is the number of integer sums that a turn of the loop over a group makes: two that share vectors of nibbles, else
+// one (of 16 K it is 0.99 to 1 times as fast as two). A group of blocks has two sums and mostly no loop, which costs more
+// than 1 %: Q8_0 with VNNI is 0.98 times as fast in one, Q4_0 without VNNI 0.98, Q4_1 and Q5_1 0.97 to 1. Kernels of few
+// rows wait for memory and get no loop over blocks either: one row is 0.97 to 0.99 times as fast in the cache.
 func (k *int256) turn() int {
 	b := k.b
-	unpacks := k.rows == 0
-	blockwise := unpacks || !k.loop && b.scaling == perBlock && k.vnni == (b.name == "Q4_0")
-	if b.sub() == 16 || b.super() && b.packed() || !b.super() && !blockwise {
-		return 2
+	if b.super() {
+		if b.packed() && b.sub() == 32 {
+			return 2
+		}
+		return 1
 	}
-	return 1
+	unpacks := k.rows == 0
+	if unpacks || !k.loop && b.scaling == perBlock && k.vnni == (b.name == "Q4_0") {
+		return 1
+	}
+	return 2
 }
 
 // looped: there is a loop over the group, whose turns move DI.
