@@ -323,24 +323,41 @@ func (o *planOptions) paidFor() allocate.Price {
 	return allocate.Size
 }
 
-// choose is the choice that --max-size or --max-kld ask for, among what is worth choosing from. other is the bytes of the file beside the
-// tensors that are chosen for.
-func (o *planOptions) choose(data *measured, other int64) (tensors []allocate.Tensor, choice allocate.Choice, err error) {
-	tensors, _ = allocate.Prune(data.Tensors, o.paidFor())
+// choose is the choice that --max-size or --max-kld ask for. Within a size the named recipes are tried too: where a tensor is a large part of
+// the model, they may lie between choices of the frontier.
+func (o *planOptions) choose(m *gguf.Model, data *measured, other int64) (allocate.Choice, error) {
 	s := data.sensitivities()
-	frontier := allocate.Frontier(tensors, s, o.paidFor())
+	frontier := allocate.Frontier(data.Tensors, s, o.paidFor())
+	bytes := o.maxSize - other
+	var choice allocate.Choice
+	var err error
 	switch {
 	case o.maxSize > 0 && o.strategy == "entropy":
-		choice, err = allocate.ByEntropy(tensors, s, o.maxSize-other)
+		choice, err = allocate.ByEntropy(data.Tensors, s, bytes)
 	case o.maxSize > 0:
-		choice, err = allocate.Within(frontier, o.maxSize-other)
+		if choice, err = allocate.Within(frontier, bytes); err != nil || o.price != "size" {
+			break
+		}
+		var recipes []namedChoice
+		if recipes, err = recipeChoices(m, data.Tensors, s); err != nil {
+			return choice, err
+		}
+		choice = allocate.Fill(data.Tensors, s, choice, bytes)
+		for i := range recipes {
+			if recipes[i].Bytes > bytes {
+				continue
+			}
+			if c := allocate.Fill(data.Tensors, s, recipes[i].Choice, bytes); c.Divergence < choice.Divergence {
+				choice = c
+			}
+		}
 	default:
 		choice, err = allocate.Below(frontier, o.maxKLD)
 	}
 	if err != nil {
-		return nil, choice, cli.Check("%w", err)
+		return choice, cli.Check("%w", err)
 	}
-	return tensors, choice, nil
+	return choice, nil
 }
 
 // plannedRow is a row of the table.
@@ -370,11 +387,11 @@ func (p *program) printPlanned(m *gguf.Model, data *measured) error {
 	other := otherBytes(m)
 	var chosen *allocate.Choice
 	if o.maxSize > 0 || o.maxKLD > 0 {
-		var c allocate.Choice
-		if tensors, c, err = o.choose(data, other); err != nil {
+		c, err := o.choose(m, data, other)
+		if err != nil {
 			return err
 		}
-		chosen = &c
+		tensors, chosen = data.Tensors, &c
 	}
 	if p.app.Common.JSONL {
 		return cli.PrintLines(p.app, "ck.quant.plan.recipe/1", rows)
@@ -426,52 +443,62 @@ func otherBytes(m *gguf.Model) (n int64) {
 	return n + h.Size
 }
 
-// recipeRows predicts the named recipes, and the best choice at the price of each.
-func recipeRows(m *gguf.Model, data *measured, frontier []allocate.Choice, price allocate.Price) ([]plannedRow, error) {
+// namedChoice is what a recipe makes of the tensors that were measured.
+type namedChoice struct {
+	name string
+	allocate.Choice
+}
+
+// recipeChoices are the named recipes whose types were measured, as choices among tensors.
+func recipeChoices(m *gguf.Model, tensors []allocate.Tensor, sensitivity map[string]float64) ([]namedChoice, error) {
 	about, err := convert.ModelOf(m)
 	if err != nil {
 		return nil, err
 	}
-	s := data.sensitivities()
-	other := otherBytes(m)
-	var rows []plannedRow
+	at := map[string]int{}
+	for i, t := range tensors {
+		at[t.Name] = i
+	}
+	var ask []quant.RecipeTensor
+	for _, t := range m.Tensors {
+		ask = append(ask, quant.RecipeTensor{Name: t.Name, Shape: t.Shape, Type: t.Type})
+	}
+	var list []namedChoice
 	for _, name := range quant.RecipeNames() {
 		r, _ := quant.FindRecipe(name)
-		row := plannedRow{Name: name, Bytes: other}
-		whole := true
-		var ask []quant.RecipeTensor
-		for _, t := range m.Tensors {
-			ask = append(ask, quant.RecipeTensor{Name: t.Name, Shape: t.Shape, Type: t.Type})
-		}
-		types := r.Types(about, ask)
-		for i, t := range m.Tensors {
-			j := slices.IndexFunc(data.Tensors, func(x allocate.Tensor) bool { return x.Name == t.Name })
-			if j < 0 {
-				continue
-			}
-			x := &data.Tensors[j]
-			k := slices.IndexFunc(x.Options, func(o allocate.Option) bool { return o.Type == types[i] })
-			if k < 0 {
-				whole = false // a type that was not measured
-				break
-			}
-			row.Bytes, row.Read = row.Bytes+x.Options[k].Bytes, row.Read+x.Options[k].Read
-			row.Divergence += s[x.Class] * x.Options[k].Error
-		}
-		if !whole {
-			continue
-		}
-		paid := price(&allocate.Option{Bytes: row.Bytes - other, Read: row.Read})
-		at := -1
-		for i := range frontier {
-			if price(&allocate.Option{Bytes: frontier[i].Bytes, Read: frontier[i].Read}) <= paid {
-				at = i
+		pick, whole := make([]int, len(tensors)), true
+		for i, typ := range r.Types(about, ask) {
+			if j, ok := at[m.Tensors[i].Name]; ok {
+				pick[j] = slices.IndexFunc(tensors[j].Options, func(o allocate.Option) bool { return o.Type == typ })
+				whole = whole && pick[j] >= 0
 			}
 		}
-		if at >= 0 {
-			row.BestBytes, row.BestRead, row.Best = frontier[at].Bytes+other, frontier[at].Read, frontier[at].Divergence
-			rows = append(rows, row)
+		if whole {
+			list = append(list, namedChoice{name, allocate.Of(tensors, pick, sensitivity)})
 		}
+	}
+	return list, nil
+}
+
+// recipeRows predicts the named recipes, and the best choice at the price of each.
+func recipeRows(m *gguf.Model, data *measured, frontier []allocate.Choice, price allocate.Price) ([]plannedRow, error) {
+	recipes, err := recipeChoices(m, data.Tensors, data.sensitivities())
+	if err != nil {
+		return nil, err
+	}
+	other := otherBytes(m)
+	paid := func(c *allocate.Choice) int64 { return price(&allocate.Option{Bytes: c.Bytes, Read: c.Read}) }
+	var rows []plannedRow
+	for i := range recipes {
+		r := &recipes[i]
+		row := plannedRow{Name: r.name, Bytes: r.Bytes + other, Read: r.Read, Divergence: r.Divergence,
+			BestBytes: r.Bytes + other, BestRead: r.Read, Best: r.Divergence}
+		for j := range frontier {
+			if f := &frontier[j]; paid(f) <= paid(&r.Choice) && f.Divergence < row.Best {
+				row.BestBytes, row.BestRead, row.Best = f.Bytes+other, f.Read, f.Divergence
+			}
+		}
+		rows = append(rows, row)
 	}
 	slices.SortStableFunc(rows, func(a, b plannedRow) int { return int(a.Bytes>>1 - b.Bytes>>1) })
 	return rows, nil

@@ -126,7 +126,8 @@ func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.
 	if err != nil {
 		return err
 	}
-	tensors, chosen, err := p.planned.choose(data, otherBytes(m))
+	tensors := data.Tensors
+	chosen, err := p.planned.choose(m, data, otherBytes(m))
 	if err != nil {
 		return err
 	}

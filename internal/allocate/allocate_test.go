@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ck/internal/gguf"
@@ -83,6 +84,19 @@ func TestWithin(t *testing.T) {
 		c, err := Within(f, bytes)
 		if err != nil || c.Bytes > bytes {
 			t.Errorf("%v, %d bytes of %d", err, c.Bytes, bytes)
+		}
+		full := Fill(tensors, sens, c, bytes)
+		if full.Bytes > bytes || full.Divergence > c.Divergence {
+			t.Errorf("filled: %d bytes of %d, divergence %g, before %g", full.Bytes, bytes, full.Divergence, c.Divergence)
+		}
+		for i := range tensors { // nothing more fits
+			for j := range tensors[i].Options {
+				pick := slices.Clone(full.Pick)
+				pick[i] = j
+				if o := sum(tensors, pick, sens); o.Bytes <= bytes && o.Bytes > full.Bytes && o.Divergence < full.Divergence {
+					t.Errorf("tensor %d with option %d fits and is better", i, j)
+				}
+			}
 		}
 		e, err := ByEntropy(tensors, sens, bytes+100)
 		if err != nil || e.Bytes > bytes+100 {

@@ -117,6 +117,11 @@ func hullOf(t *Tensor, sensitivity map[string]float64, price Price) []int {
 	return hull
 }
 
+// Of is the choice of these options, with its sums.
+func Of(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
+	return sum(tensors, pick, sensitivity)
+}
+
 // sum is a choice with its sums.
 func sum(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
 	c := Choice{Pick: slices.Clone(pick)}
@@ -133,6 +138,32 @@ func sum(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
 func Within(frontier []Choice, bytes int64) (Choice, error) {
 	return best(frontier, func(c *Choice) bool { return c.Bytes <= bytes }, func(c *Choice) float64 { return c.Divergence }, "the smallest has %d bytes",
 		func(c *Choice) float64 { return float64(c.Bytes) })
+}
+
+// Fill spends what a choice leaves of so many bytes of the file: again and again on the change of one tensor that fits and saves the most
+// divergence for its bytes. Between two choices of the frontier there may be large tensors, whose next type does not fit.
+func Fill(tensors []Tensor, sensitivity map[string]float64, c Choice, bytes int64) Choice {
+	pick := slices.Clone(c.Pick)
+	left := bytes - c.Bytes
+	for {
+		at, to, best := -1, 0, 0.0
+		for i := range tensors {
+			t := &tensors[i]
+			now := &t.Options[pick[i]]
+			for j := range t.Options {
+				o := &t.Options[j]
+				more, gain := o.Bytes-now.Bytes, divergence(t, now, sensitivity)-divergence(t, o, sensitivity)
+				if more > 0 && more <= left && gain/float64(more) > best {
+					at, to, best = i, j, gain/float64(more)
+				}
+			}
+		}
+		if at < 0 {
+			return sum(tensors, pick, sensitivity)
+		}
+		left -= tensors[at].Options[to].Bytes - tensors[at].Options[pick[at]].Bytes
+		pick[at] = to
+	}
 }
 
 // Below is the smallest choice with at most so much divergence, by the price of the frontier.
