@@ -92,7 +92,7 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	if err != nil {
 		return err
 	}
-	bar := p.app.NewProgress("writing "+filepath.Base(plan.Parts[0].Path), "MB", sourceBytes(plan)/1e6)
+	bar := p.app.NewProgress("writing", "MB", sourceBytes(plan)/1e6)
 	defer bar.Done()
 	res, err := plan.Write(ctx, convert.Options{Workers: workers, Features: features, Resume: p.out.resume, Force: p.out.force, Progress: func(now convert.Progress) {
 		bar.Reach(float64(now.Done) / 1e6)
