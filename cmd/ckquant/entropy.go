@@ -10,7 +10,7 @@ import (
 	"ck/internal/plaintext"
 )
 
-const entropyLong = `Says how many bits the weights carry: for each tensor the stored bits of a weight and the entropy of its parts (exponents, mantissas, codes, scales), of order 0. Their ratio is what a lossless coder that knows the frequencies could save.`
+const entropyLong = `Says how many bits the weights carry: for each tensor the stored bits of a weight and the entropy of its parts (exponents, mantissas, codes, scales), of order 0. Their ratio is what a lossless coder that knows the frequencies could save. -v shows the parts.`
 
 func (p *program) entropyCommand() {
 	p.app.NewCommand("entropy [flags] MODEL", "how many bits the weights carry", entropyLong, p.runEntropy)
@@ -28,11 +28,8 @@ type entropyRow struct {
 
 // runEntropy is ckquant entropy.
 func (p *program) runEntropy(c *cobra.Command, args []string) error {
-	path := p.app.Common.Model
-	if len(args) == 1 && path == "" {
-		path, args = args[0], nil
-	}
-	if len(args) > 0 || path == "" {
+	path, ok := p.modelWord(args)
+	if !ok {
 		return cli.Usage("entropy: takes MODEL; see ckquant entropy --help")
 	}
 	m, err := p.open(path)
@@ -81,7 +78,10 @@ func (p *program) printEntropy(rows []entropyRow, all entropyRow) error {
 			Tensors []entropyRow `json:"tensors"`
 		}{"ck.quant.entropy/1", all.Weights, all.Bits, all.Entropy, rows})
 	}
-	t := plaintext.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share", "parts"}, Right: []bool{false, false, true, true, true, false}}
+	t := plaintext.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share"}, Right: []bool{false, false, true, true, true}}
+	if p.app.Common.Verbose {
+		t.Head, t.Right = append(t.Head, "entropy of the parts"), append(t.Right, false)
+	}
 	for _, r := range append(rows, all) {
 		parts := ""
 		for i, q := range r.Parts {
@@ -90,8 +90,8 @@ func (p *program) printEntropy(rows []entropyRow, all entropyRow) error {
 			}
 			parts += fmt.Sprintf("%s %.2f", q.Name, q.Entropy)
 		}
-		t.Rows = append(t.Rows, []string{r.Name, r.Type, fmt.Sprintf("%.2f", r.Bits), fmt.Sprintf("%.2f", r.Entropy),
-			fmt.Sprintf("%.0f %%", 100*r.Entropy/max(r.Bits, 1e-9)), parts})
+		row := []string{r.Name, r.Type, fmt.Sprintf("%.2f", r.Bits), fmt.Sprintf("%.2f", r.Entropy), fmt.Sprintf("%.0f %%", 100*r.Entropy/max(r.Bits, 1e-9)), parts}
+		t.Rows = append(t.Rows, row[:len(t.Head)])
 	}
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }

@@ -52,6 +52,16 @@ func words(c *cobra.Command, args []string, more string) error {
 	return nil
 }
 
+// modelWord is the model of commands that take one: -m, or their only word.
+func (p *program) modelWord(args []string) (path string, ok bool) {
+	switch path = p.app.Common.Model; {
+	case path == "" && len(args) == 1:
+		return args[0], true
+	default:
+		return path, path != "" && len(args) == 0
+	}
+}
+
 // open opens IN.
 func (p *program) open(path string) (*gguf.Model, error) {
 	m, err := convert.Open(path, !p.out.noTokenizer)

@@ -84,15 +84,9 @@ var candidates = []quant.Type{quant.Q2_K, quant.IQ2_XXS, quant.IQ2_XS, quant.IQ2
 
 // runPlan is ckquant plan.
 func (p *program) runPlan(c *cobra.Command, args []string) error {
-	path := p.app.Common.Model
-	if len(args) == 1 && path == "" {
-		path, args = args[0], nil
-	}
-	switch {
-	case len(args) > 0:
-		return cli.Usage("plan: takes no words; see ckquant plan --help")
-	case path == "":
-		return cli.Usage("-m/--model: is needed: the model to plan for")
+	path, ok := p.modelWord(args)
+	if !ok {
+		return cli.Usage("plan: takes one model, as -m or as a word; see ckquant plan --help")
 	}
 	m, err := p.open(path)
 	if err != nil {

@@ -30,7 +30,7 @@ func random(rng *rand.Rand, n, options int) ([]Tensor, map[string]float64) {
 func all(tensors []Tensor, sensitivity map[string]float64, f func(Choice)) {
 	pick := make([]int, len(tensors))
 	for {
-		f(sum(tensors, pick, sensitivity))
+		f(Of(tensors, pick, sensitivity))
 		i := 0
 		for ; i < len(pick); i++ {
 			if pick[i]++; pick[i] < len(tensors[i].Options) {
@@ -93,7 +93,7 @@ func TestWithin(t *testing.T) {
 			for j := range tensors[i].Options {
 				pick := slices.Clone(full.Pick)
 				pick[i] = j
-				if o := sum(tensors, pick, sens); o.Bytes <= bytes && o.Bytes > full.Bytes && o.Divergence < full.Divergence {
+				if o := Of(tensors, pick, sens); o.Bytes <= bytes && o.Bytes > full.Bytes && o.Divergence < full.Divergence {
 					t.Errorf("tensor %d with option %d fits and is better", i, j)
 				}
 			}

@@ -74,10 +74,10 @@ func Frontier(tensors []Tensor, sensitivity map[string]float64, price Price) []C
 		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain/float64(b.price), a.gain/float64(a.price)) })
-	list := []Choice{sum(tensors, pick, sensitivity)}
+	list := []Choice{Of(tensors, pick, sensitivity)}
 	for _, s := range steps {
 		pick[s.tensor] = s.to
-		list = append(list, sum(tensors, pick, sensitivity))
+		list = append(list, Of(tensors, pick, sensitivity))
 	}
 	return list
 }
@@ -119,11 +119,6 @@ func hullOf(t *Tensor, sensitivity map[string]float64, price Price) []int {
 
 // Of is the choice of these options, with its sums.
 func Of(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
-	return sum(tensors, pick, sensitivity)
-}
-
-// sum is a choice with its sums.
-func sum(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
 	c := Choice{Pick: slices.Clone(pick)}
 	for i := range tensors {
 		o := &tensors[i].Options[pick[i]]
@@ -159,7 +154,7 @@ func Fill(tensors []Tensor, sensitivity map[string]float64, c Choice, bytes int6
 			}
 		}
 		if at < 0 {
-			return sum(tensors, pick, sensitivity)
+			return Of(tensors, pick, sensitivity)
 		}
 		left -= tensors[at].Options[to].Bytes - tensors[at].Options[pick[at]].Bytes
 		pick[at] = to
@@ -208,7 +203,7 @@ func ByEntropy(tensors []Tensor, sensitivity map[string]float64, bytes int64) (C
 				}
 			}
 		}
-		if c := sum(tensors, pick, sensitivity); c.Bytes <= bytes {
+		if c := Of(tensors, pick, sensitivity); c.Bytes <= bytes {
 			found, ok, lo = c, true, mid
 		} else {
 			hi = mid

@@ -94,7 +94,8 @@ func (e *Encoder) factor(h []float64) error {
 	if !ok {
 		return fmt.Errorf("the covariance of %d columns is not positive definite, for all its damping; take more text", n)
 	}
-	if !lapack64.Trtri(l2(l)) {
+	l.Diag = blas.NonUnit
+	if !lapack64.Trtri(l) {
 		return fmt.Errorf("the factor of the covariance of %d columns has no inverse; take more text", n)
 	}
 	e.u = make([]float32, n*n)
@@ -104,11 +105,6 @@ func (e *Encoder) factor(h []float64) error {
 		}
 	}
 	return nil
-}
-
-func l2(t blas64.Triangular) blas64.Triangular {
-	t.Diag = blas.NonUnit
-	return t
 }
 
 // Encode quantizes rows of x, which it overwrites, to dst.
