@@ -31,7 +31,7 @@ type imatrixOptions struct {
 
 const imatrixLong = `Runs a model over a text, in blocks of --ctx-size tokens, and gathers for each matrix how large its inputs are, column by column: the importances that quantizers weigh errors with. The file is that of llama-imatrix, GGUF, or the older form if OUT ends with .dat; the same bytes whatever the threads. --resume goes on with OUT.part, which is written every 32 blocks.
 
-With FILES in place of a text their matrices are added up. --show prints statistics of each tensor, those of llama-imatrix --show-statistics.
+With FILES in place of a text their matrices are added up. --show prints statistics of each tensor, as llama-imatrix --show-statistics does; --json has the smallest and the largest values too.
 
 --covariance gathers which inputs go together as well, for quantize --method feedback: 8 bytes for each pair of columns, so for small models; quantize gathers it by itself, some layers at a time.
 
@@ -221,10 +221,10 @@ func (p *program) printStatistics(m *imatrix.Matrix) error {
 			Layers   []imatrix.LayerStatistics `json:"layers"`
 		}{"ck.quant.imatrix/1", m.Datasets, m.Chunks, m.ChunkSize, list, imatrix.ByLayer(list)})
 	}
-	t := plaintext.Table{Head: []string{"tensor", "sum", "min", "max", "mean", "active", "entropy", "share", "ZD", "cosine"},
-		Right: []bool{false, true, true, true, true, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"tensor", "sum", "mean", "active", "entropy", "share", "ZD", "cosine"},
+		Right: []bool{false, true, true, true, true, true, true, true}}
 	for _, s := range list {
-		t.Rows = append(t.Rows, []string{s.Tensor, fmt.Sprintf("%.4g", s.Sum), fmt.Sprintf("%.3g", s.Min), fmt.Sprintf("%.3g", s.Max), fmt.Sprintf("%.3g", s.Mean),
+		t.Rows = append(t.Rows, []string{s.Tensor, fmt.Sprintf("%.4g", s.Sum), fmt.Sprintf("%.3g", s.Mean),
 			fmt.Sprintf("%.1f %%", 100*s.Active), fmt.Sprintf("%.2f", s.Entropy), fmt.Sprintf("%.1f %%", 100*s.Evenness), fmt.Sprintf("%.1f %%", 100*s.ZD),
 			fmt.Sprintf("%.4f", s.Similarity)})
 	}
