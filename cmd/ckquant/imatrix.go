@@ -225,7 +225,7 @@ func (p *program) printStatistics(m *imatrix.Matrix) error {
 		Right: []bool{false, true, true, true, true, true, true, true}}
 	for _, s := range list {
 		t.Rows = append(t.Rows, []string{s.Tensor, fmt.Sprintf("%.4g", s.Sum), fmt.Sprintf("%.3g", s.Mean),
-			fmt.Sprintf("%.1f %%", 100*s.Active), fmt.Sprintf("%.2f", s.Entropy), fmt.Sprintf("%.1f %%", 100*s.Evenness), fmt.Sprintf("%.1f %%", 100*s.ZD),
+			fmt.Sprintf("%.0f %%", 100*s.Active), fmt.Sprintf("%.2f", s.Entropy), fmt.Sprintf("%.1f %%", 100*s.Evenness), fmt.Sprintf("%.1f %%", 100*s.ZD),
 			fmt.Sprintf("%.4f", s.Similarity)})
 	}
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
