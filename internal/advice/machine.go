@@ -1,7 +1,6 @@
 package advice
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/viper"
+	"github.com/pelletier/go-toml/v2"
 
 	"ck/internal/cost"
 	"ck/internal/isa"
@@ -42,12 +41,11 @@ const machineFileBytes = 1 << 20
 
 // tomlToJSON makes JSON of TOML.
 func tomlToJSON(b []byte) ([]byte, error) {
-	v := viper.New()
-	v.SetConfigType("toml")
-	if err := v.ReadConfig(bytes.NewReader(b)); err != nil {
+	var v map[string]any
+	if err := toml.Unmarshal(b, &v); err != nil {
 		return nil, fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", " "))
 	}
-	return json.Marshal(v.AllSettings())
+	return json.Marshal(v)
 }
 
 // ParsePeak reads "2180" (int8) or "int8=2180,bf16=1090,f32=546", in GOP/s.

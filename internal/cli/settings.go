@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/spf13/viper"
 
 	"ck/internal/plaintext"
 )
@@ -106,7 +106,7 @@ func (a *App) allFlags() []*pflag.FlagSet {
 }
 
 // apply decides the value of one flag.
-func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
+func (a *App) apply(f *pflag.Flag, file settingsFile, path string) error {
 	if slices.Contains(notSettings, f.Name) {
 		return nil
 	}
@@ -121,9 +121,9 @@ func (a *App) apply(f *pflag.Flag, file *viper.Viper, path string) error {
 		if err := set(f, []string{env}); err != nil {
 			return Usage("%s: %s; change or unset it", source, valueError(f, env, err))
 		}
-	case file != nil && file.InConfig(key):
+	case file.has(key):
 		source = path
-		list, err := scalarWords(file.Get(key))
+		list, err := scalarWords(file[key])
 		if err == nil {
 			err = set(f, list)
 		}
@@ -176,7 +176,7 @@ const (
 )
 
 // readConfig reads the settings file; it is nil where there is none.
-func (a *App) readConfig(ctx context.Context) (*viper.Viper, string, error) {
+func (a *App) readConfig(ctx context.Context) (settingsFile, string, error) {
 	path, named := a.configPath()
 	if path == "" {
 		return nil, "", nil
@@ -196,17 +196,46 @@ func (a *App) readConfig(ctx context.Context) (*viper.Viper, string, error) {
 	if err := checkDepth(text); err != nil {
 		return nil, "", Input("%s: %w; correct it", path, err)
 	}
-	v := viper.New()
-	v.SetConfigType("toml")
-	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+	var tables map[string]any
+	if err := toml.Unmarshal(text, &tables); err != nil {
 		var de *toml.DecodeError
 		if errors.As(err, &de) {
 			row, col := de.Position()
 			return nil, "", Input("%s: line %d, column %d: %s; correct it", path, row, col, strings.TrimPrefix(de.Error(), "toml: "))
 		}
-		return nil, "", Input("%s: %s; correct it", path, strings.TrimPrefix(err.Error(), "While parsing config: toml: "))
+		return nil, "", Input("%s: %s; correct it", path, strings.TrimPrefix(err.Error(), "toml: "))
 	}
-	return v, path, a.checkKeys(v, path)
+	file := settingsFile{}
+	if err := file.add("", tables); err != nil {
+		return nil, "", Input("%s: %w; correct it", path, err)
+	}
+	return file, path, a.checkKeys(file, path)
+}
+
+// settingsFile is the values of a settings file by their dotted keys in lower case.
+type settingsFile map[string]any
+
+func (s settingsFile) has(key string) bool {
+	_, ok := s[key]
+	return ok
+}
+
+// add takes over the values of a table, whose keys begin with prefix.
+func (s settingsFile) add(prefix string, table map[string]any) error {
+	for name, v := range table {
+		key := prefix + strings.ToLower(name)
+		if t, ok := v.(map[string]any); ok {
+			if err := s.add(key+".", t); err != nil {
+				return err
+			}
+			continue
+		}
+		if s.has(key) {
+			return fmt.Errorf("key %s is there twice, in letters of other case", key)
+		}
+		s[key] = v
+	}
+	return nil
 }
 
 func readConfigFile(ctx context.Context, path string) ([]byte, error) {
@@ -270,14 +299,12 @@ func skip(text []byte) int {
 }
 
 // checkKeys finds keys that no flag has, so that a mistyped one is not ignored.
-func (a *App) checkKeys(v *viper.Viper, path string) error {
+func (a *App) checkKeys(file settingsFile, path string) error {
 	known := map[string]bool{}
 	for _, fs := range a.allFlags() {
 		fs.VisitAll(func(f *pflag.Flag) { known[f.Name] = !slices.Contains(notSettings, f.Name) })
 	}
-	keys := v.AllKeys()
-	slices.Sort(keys)
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(file)) {
 		section, name, ok := strings.Cut(k, ".")
 		switch {
 		case !ok:
