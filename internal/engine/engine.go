@@ -41,6 +41,9 @@ type Options struct {
 	Context      int   // positions that the cache must have room for; 0: what is left
 	Without      Ablation
 	Prove        bool // plans are proven for all numbers of rows when they are made, not only for the largest
+
+	// Change alters the graph before anything is made of it, for measurements; nil: nobody does.
+	Change func(*graph.Graph) error
 }
 
 // UBatchDefault is the number of rows of a prompt's walk.
@@ -123,6 +126,14 @@ func Open(m *gguf.Model, opt Options) (*Engine, error) {
 	g, notes, err := arch.Build(source{m})
 	if err != nil {
 		return nil, &ModelError{m.Path, err}
+	}
+	if opt.Change != nil {
+		if err = opt.Change(g); err == nil {
+			err = g.Check()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a change of the graph: %w", err)
+		}
 	}
 	e.Graph = g
 	e.Notes = append(append(e.Notes, m.Notes...), notes...)

@@ -135,6 +135,7 @@ type AttnScratch struct {
 	stride int            // bytes of a value that k reads
 	scaled bool           // vs is decoded
 	lo, hi [attn.MaxTile]int
+	keep   keeper // of AttendKept
 }
 
 // aligned allocates n float32 at a multiple of 64 bytes.

@@ -112,3 +112,10 @@ func differ(base, other []float32, token int32) difference {
 	return difference{base: float64(base[token]) - norm, other: float64(other[token]) - otherNorm,
 		kld: max(gap/sum-norm+otherNorm, 0), same: top == otherTop}
 }
+
+// Divergence is the KL divergence of the second logits from the first, in nats, over the whole vocabulary, and whether
+// both have the same most probable token.
+func Divergence(base, other []float32) (kld float64, same bool) {
+	d := differ(base, other, 0)
+	return d.kld, d.same
+}

@@ -1,8 +1,10 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"ck/internal/graph"
@@ -19,6 +21,10 @@ type Attend struct {
 	Heads int
 	Scale float64 // of the scores
 	Cap   float64 // not 0: scores become Cap * tanh(score / Cap), see Softcap
+
+	// Keep is the share of the weights of a row and head that count, the largest ones; 0: all. It is there to measure
+	// what is lost without the others: see kernel.KVFormat.AttendKept.
+	Keep float64
 }
 
 func (Attend) Kind() string { return "attend" }
@@ -72,6 +78,9 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 					top = max(top, score[j])
 				}
 			}
+			if a.Keep != 0 {
+				keepLargest(score, a.Keep)
+			}
 			sum := 0.0
 			o := out[h*c.Dv : (h+1)*c.Dv]
 			for j := range keys {
@@ -89,6 +98,20 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 			}
 		}
 	})
+}
+
+// keepLargest makes all scores but the largest ones -Inf: a share of those that are not, one at least. Of equal ones the earlier stay.
+func keepLargest(score []float64, share float64) {
+	var seen []int
+	for j, x := range score {
+		if !math.IsInf(x, -1) {
+			seen = append(seen, j)
+		}
+	}
+	slices.SortStableFunc(seen, func(i, j int) int { return cmp.Compare(score[j], score[i]) })
+	for _, j := range seen[kernel.Kept(share, len(seen)):] {
+		score[j] = math.Inf(-1)
+	}
 }
 
 func (Attend) Role(int) graph.Role { return graph.Vector }
@@ -111,6 +134,12 @@ func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 	b.Emit(st)
 
 	group := a.Heads / c.KVHeads
+	if a.Keep != 0 {
+		it := b.Item(i, keep)
+		it.Cut, it.In = heads, []plan.Operand{q.Cols(group * c.D), cache.Cols(1)}
+		b.Finish(it, s.Out[0], group*c.Dv)
+		return 0, nil
+	}
 	if !many && c.KVHeads%b.Machine.Workers != 0 {
 		parts := b.Buffer(plan.Buffer{Name: "parts", Width: c.KVHeads, Parts: group, PartsOf: a.Cache})
 		it := b.Item(i, chunks)
@@ -140,6 +169,8 @@ var (
 	}
 	// attend sees all keys of a head in one worker.
 	attend = &plan.Kind{Name: "attend", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
+	// keep is attend with the largest weights alone, in plain Go.
+	keep = &plan.Kind{Name: "attend-keep", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
 	// chunks deals chunks of keys to workers.
 	chunks = &plan.Kind{Name: "attend-chunks", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
 	// merge merges the chunks' results in ascending order.
@@ -238,6 +269,20 @@ func runAttend(w *walk.Worker, it *plan.Item, p plan.Rect) {
 				f.AttendHeads(w.Attn, w.Heads)
 				r0 = r1
 			}
+		}
+	}
+}
+
+// runKeep computes heads, sequence by sequence.
+func runKeep(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	op := it.Op.(Attend)
+	f, seq := w.Cache().Layer(op.Cache).Format, w.Batch().Seq
+	for h := p.C0 / it.Out[0].Unit; h < p.C1/it.Out[0].Unit; h++ {
+		for r0, r1 := p.R0, 0; r0 < p.R1 && !w.Stopped(); r0 = r1 {
+			for r1 = r0 + 1; r1 < p.R1 && seq[r1] == seq[r0]; r1++ {
+			}
+			w.Heads = w.Heads[:0]
+			f.AttendKept(w.Attn, head(w, it, &it.In[0], &it.Out[0], h, r0, r1), op.Keep)
 		}
 	}
 }

@@ -16,7 +16,7 @@ var Table = []Row{
 	{Norm{}, []Realisation{{rmsnorm, runNorm}}},
 	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}}},
 	{Rotate{}, []Realisation{{angles, runAngles}, {rope, runRope}}},
-	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {chunks, runChunks}, {merge, runMerge}}},
+	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {keep, runKeep}, {chunks, runChunks}, {merge, runMerge}}},
 	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}}},
 	{Softcap{}, []Realisation{{bounded, runSoftcap}}},
 	{Add{}, []Realisation{{add, runAdd}}},

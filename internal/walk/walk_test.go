@@ -89,7 +89,8 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		g.Ropes = append(g.Ropes, r)
 		q, k = do(rope, g.Width(q), []graph.ValueID{q}), do(rope, g.Width(k), []graph.ValueID{k})
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
-		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2))}, heads*dv, []graph.ValueID{q, k, v})
+		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
+			Keep: float64(pick(0, 0, 0, 3)) / 10}, heads*dv, []graph.ValueID{q, k, v})
 	}
 	hidden := pick(widths...)
 	x := do(step.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
