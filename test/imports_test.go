@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 	"internal/output":         {"internal/cli", "internal/engine", "internal/generate", "internal/measure", "internal/plaintext", "internal/plan", "internal/team"},
 	"internal/chat":           {"internal/cli", "internal/engine", "internal/generate", "internal/lineedit", "internal/output", "internal/plaintext", "internal/prompt", "internal/template"},
 	"internal/attention":      {"internal/engine", "internal/graph", "internal/plan", "internal/quality", "internal/step", "internal/team", "internal/walk"},
+	"internal/verdict":        {"internal/attention"},
 	"internal/imatrix":        {"internal/engine", "internal/gguf", "internal/graph", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
 }
 

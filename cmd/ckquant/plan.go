@@ -392,13 +392,14 @@ func (p *program) printPlanned(m *gguf.Model, data *measured) error {
 	}
 	if p.app.Common.JSON {
 		doc := struct {
-			Schema  string            `json:"schema"`
-			Classes []allocate.Probe  `json:"classes"`
-			Recipes []plannedRow      `json:"recipes"`
-			Bytes   int64             `json:"bytes,omitempty"`
-			KLD     float64           `json:"kl_divergence,omitempty"`
-			Types   map[string]string `json:"types,omitempty"`
-		}{Schema: "ck.quant.plan/1", Classes: data.Probes, Recipes: rows}
+			Schema   string            `json:"schema"`
+			Strategy string            `json:"strategy"`
+			Classes  []allocate.Probe  `json:"classes"`
+			Recipes  []plannedRow      `json:"recipes"`
+			Bytes    int64             `json:"bytes,omitempty"`
+			KLD      float64           `json:"kl_divergence,omitempty"`
+			Types    map[string]string `json:"types,omitempty"`
+		}{Schema: "ck.quant.plan/1", Strategy: p.planned.strategy, Classes: data.Probes, Recipes: rows}
 		if chosen != nil {
 			doc.Bytes, doc.KLD, doc.Types = chosen.Bytes+other, chosen.Divergence, map[string]string{}
 			for i, t := range tensors {
