@@ -33,6 +33,7 @@ type Format struct {
 	Direct bool
 
 	layout  dot.Layout
+	version int // of the bytes that Pack makes
 	kernels dot.Kernels
 	packer  dot.Packer
 	recode  func(t quant.Type, dst, src []byte) // makes source blocks of layout of the file's, exactly; nil: they are the same
@@ -75,39 +76,41 @@ func (t *Table) NewScratch() *Scratch {
 
 func (t *Table) NewAttnScratch() *AttnScratch { return &AttnScratch{noPf: t.noPf} }
 
-// layouts are the types with panels of their own and the form of activations that their kernels read.
+// layouts are the types with panels of their own and the form of activations that their kernels read. Files hold panels: whoever changes
+// a byte that Pack makes of a type's rows raises the row's version, so that older files are refused.
 var layouts = map[quant.Type]struct {
-	layout dot.Layout
-	act    ActKind
+	layout  dot.Layout
+	act     ActKind
+	version int
 }{
-	quant.F32:  {dot.F32, ActF32},
-	quant.F16:  {dot.F16, ActF32},
-	quant.BF16: {dot.BF16, ActBF16},
-	quant.Q8_0: {dot.Q8_0, ActQ8},
-	quant.Q4_0: {dot.Q4_0, ActQ8},
-	quant.Q4_1: {dot.Q4_1, ActQ8},
-	quant.Q5_0: {dot.Q5_0, ActQ8},
-	quant.Q5_1: {dot.Q5_1, ActQ8},
-	quant.Q4_K: {dot.Q4_K, ActQ8K},
-	quant.Q5_K: {dot.Q5_K, ActQ8K},
-	quant.Q6_K: {dot.Q6_K, ActQ8K},
-	quant.Q2_K: {dot.Q2_K, ActQ8K},
+	quant.F32:  {dot.F32, ActF32, 1},
+	quant.F16:  {dot.F16, ActF32, 1},
+	quant.BF16: {dot.BF16, ActBF16, 1},
+	quant.Q8_0: {dot.Q8_0, ActQ8, 1},
+	quant.Q4_0: {dot.Q4_0, ActQ8, 1},
+	quant.Q4_1: {dot.Q4_1, ActQ8, 1},
+	quant.Q5_0: {dot.Q5_0, ActQ8, 1},
+	quant.Q5_1: {dot.Q5_1, ActQ8, 1},
+	quant.Q4_K: {dot.Q4_K, ActQ8K, 1},
+	quant.Q5_K: {dot.Q5_K, ActQ8K, 1},
+	quant.Q6_K: {dot.Q6_K, ActQ8K, 1},
+	quant.Q2_K: {dot.Q2_K, ActQ8K, 1},
 
 	// Types whose blocks are rewritten.
-	quant.IQ4_NL:  {dot.Q8_0, ActQ8},
-	quant.Q1_0:    {dot.Q8_0, ActQ8},
-	quant.Q2_0:    {dot.Q8_0, ActQ8},
-	quant.Q3_K:    {dot.Code4, ActQ8K},
-	quant.IQ1_S:   {dot.Code4, ActQ8K},
-	quant.IQ1_M:   {dot.Code4, ActQ8K},
-	quant.IQ2_XXS: {dot.Code4, ActQ8K},
-	quant.IQ2_XS:  {dot.Code4, ActQ8K},
-	quant.IQ2_S:   {dot.Code4, ActQ8K},
-	quant.IQ3_XXS: {dot.Code4, ActQ8K},
-	quant.IQ3_S:   {dot.Code4, ActQ8K},
-	quant.IQ4_XS:  {dot.Code4, ActQ8K},
-	quant.TQ1_0:   {dot.Code4, ActQ8K},
-	quant.TQ2_0:   {dot.Code4, ActQ8K},
+	quant.IQ4_NL:  {dot.Q8_0, ActQ8, 1},
+	quant.Q1_0:    {dot.Q8_0, ActQ8, 1},
+	quant.Q2_0:    {dot.Q8_0, ActQ8, 1},
+	quant.Q3_K:    {dot.Code4, ActQ8K, 1},
+	quant.IQ1_S:   {dot.Code4, ActQ8K, 1},
+	quant.IQ1_M:   {dot.Code4, ActQ8K, 1},
+	quant.IQ2_XXS: {dot.Code4, ActQ8K, 1},
+	quant.IQ2_XS:  {dot.Code4, ActQ8K, 1},
+	quant.IQ2_S:   {dot.Code4, ActQ8K, 1},
+	quant.IQ3_XXS: {dot.Code4, ActQ8K, 1},
+	quant.IQ3_S:   {dot.Code4, ActQ8K, 1},
+	quant.IQ4_XS:  {dot.Code4, ActQ8K, 1},
+	quant.TQ1_0:   {dot.Code4, ActQ8K, 1},
+	quant.TQ2_0:   {dot.Code4, ActQ8K, 1},
 }
 
 // sums are what kernels of integer layouts read of activations beside scales and elements.
@@ -124,7 +127,7 @@ var recoded = sync.Pool{New: func() any { return new([16][recodeElems / 32 * 34]
 func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 	f := Format{Type: t, Act: act, layout: dot.F32, Direct: true, packer: r.pack, fold: r.fold}
 	if l, ok := layouts[t]; ok && l.act == act {
-		f.layout, f.Direct, f.Sums = l.layout, false, sums[l.layout]
+		f.layout, f.version, f.Direct, f.Sums = l.layout, l.version, false, sums[l.layout]
 		switch {
 		case l.layout == dot.Code4:
 			f.recode, f.values = quant.Codes, quant.CodeValues(t)
@@ -157,6 +160,14 @@ func (t *Table) Format(w quant.Type, f32 bool) *Format {
 		return &t.formats[1][w]
 	}
 	return &t.formats[0][w]
+}
+
+// Layout names the layout of the panels and the version of their bytes, which are the same on every tier; "" if Direct.
+func (f *Format) Layout() (name string, version int) {
+	if f.Direct {
+		return "", 0
+	}
+	return f.layout.String(), f.version
 }
 
 // PanelBytes is the size of a panel of k elements along K; 0 if Direct.
