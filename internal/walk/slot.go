@@ -1,6 +1,8 @@
 package walk
 
 import (
+	"fmt"
+	"hash/crc32"
 	"sync/atomic"
 	"time"
 
@@ -9,7 +11,7 @@ import (
 )
 
 // Slot is a weight matrix as the walk finds it: the rows of the file, and panels once they were packed to stay. The same bytes come
-// out whoever packs, wherever to.
+// out whoever packs, wherever to. A slot may have its panels from a mapped file instead (NewMappedSlot): nothing is packed then.
 //
 // The first use of a panel packs it into scratch in the second-level cache, multiplies and forgets it. Later uses pack to stay, for
 // as much time as the rest of the matmul has taken: the first token does not wait for new memory, and no walk takes more than about
@@ -40,9 +42,10 @@ type Slot struct {
 	mem   []byte          // panels; nil where there is no room for them: every use packs into scratch
 	state []atomic.Uint32 // per panel
 	pb    int             // bytes of a panel
+	sums  []uint32        // CRC-32C of each panel, where mem is a file's mapping; nil: mem is to be packed
 }
 
-// The states of a panel.
+// The states of a panel. One that is mapped goes from filed to packed, once its bytes were found to be those that were written.
 const (
 	filed  = 0 // nobody has read its rows
 	used   = 1 // its rows were read at least once
@@ -92,6 +95,23 @@ func NewSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte)
 	return s
 }
 
+// NewMappedSlot makes a slot whose panels are the bytes of a mapped file, with the CRC-32C of each. They are compared at the first use of
+// a panel, while it is in the cache; see DamagedPanel.
+func NewMappedSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte, sums []uint32) *Slot {
+	s := NewSlot(rows, cols, f, row, mem)
+	s.sums = sums
+	return s
+}
+
+// DamagedPanel says that a panel of a mapped file is not what was written there. Routines panic with it, as they do where a page of the
+// file cannot be read.
+type DamagedPanel struct {
+	Slot  *Slot
+	Panel int
+}
+
+func (e *DamagedPanel) Error() string { return fmt.Sprintf("panel %d has another checksum", e.Panel) }
+
 func (s *Slot) panels() int { return (s.Rows + s.Format.PanelRows - 1) / s.Format.PanelRows }
 
 // PanelsBytes is the memory that all panels of a matrix take.
@@ -127,6 +147,9 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	if q == p1 {
 		return q, s.mem[p*s.pb : q*s.pb]
 	}
+	if s.sums != nil {
+		return s.checked(u, p, q, min(p+max(1, len(scratch)/s.pb), p1))
+	}
 	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
 	if q == p && u.credit > 0 {
@@ -149,6 +172,30 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	}
 	return q, scratch[:(q-p)*s.pb]
 }
+
+// checked makes mapped panels [p, q) readable, of which it compares some up to end if p is not yet compared. What it has read is
+// multiplied while the cache has it.
+func (s *Slot) checked(u *reader, p, q, end int) (int, []byte) {
+	if q == p {
+		for ; q < end && (q == p || !u.stopped()); q++ {
+			s.check(q)
+		}
+	}
+	return q, s.mem[p*s.pb : q*s.pb]
+}
+
+// check compares a mapped panel, whoever else does.
+func (s *Slot) check(p int) {
+	if s.state[p].Load() == packed {
+		return
+	}
+	if crc32.Checksum(s.mem[p*s.pb:(p+1)*s.pb], castagnoli) != s.sums[p] {
+		panic(&DamagedPanel{s, p})
+	}
+	s.state[p].Store(packed)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // touch reads one byte of each part of the file that the kernel maps at once, in the rows of the panels [p, p1). Packing reads 16 or
 // 64 rows side by side; page faults there would stop all of them, and prefetching skips what is not mapped.
@@ -176,9 +223,15 @@ func (s *Slot) keep(p int) bool {
 	return true
 }
 
-// PackedBytes is the memory of the panels that are packed.
+// Mapped reports whether the panels are those of a file.
+func (s *Slot) Mapped() bool { return s.sums != nil }
+
+// PackedBytes is the memory of the panels that are packed; none where they are mapped.
 func (s *Slot) PackedBytes() int {
 	n := 0
+	if s.Mapped() {
+		return 0
+	}
 	for i := range s.state {
 		if s.state[i].Load() == packed {
 			n += s.pb
@@ -187,7 +240,7 @@ func (s *Slot) PackedBytes() int {
 	return n
 }
 
-// Packing reports whether panels that have room are still to be packed.
+// Packing reports whether panels that have room are still to be packed, or mapped ones to be compared.
 func (s *Slot) Packing() bool {
 	if s.mem == nil {
 		return false
@@ -200,8 +253,8 @@ func (s *Slot) Packing() bool {
 	return false
 }
 
-// Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used before or not. It
-// returns early once stop is true, at which it looks before each panel.
+// Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used before or not, and
+// compares those that are mapped. It returns early once stop is true, at which it looks before each panel.
 func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 	n := s.panels()
 	lo, hi := n*w/workers, n*(w+1)/workers
@@ -212,6 +265,10 @@ func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 	for p := lo; p < hi && !u.stopped(); p++ {
 		team.Safepoint()
 		if s.state[p].Load() == packed {
+			continue
+		}
+		if s.Mapped() {
+			s.check(p)
 			continue
 		}
 		if !u.touched {

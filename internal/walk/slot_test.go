@@ -3,6 +3,7 @@ package walk
 import (
 	"bytes"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -191,5 +192,78 @@ func TestSlotFault(t *testing.T) {
 	}
 	if !bytes.Equal(s.mem, want) || s.PackedBytes() != len(want) {
 		t.Error("not all panels are kept after the fault")
+	}
+}
+
+// mappedSlot is a slot whose panels are the given ones.
+func mappedSlot(t *testing.T, rows, cols int) (s *Slot, panels []byte) {
+	t.Helper()
+	s, panels = testSlot(t, rows, cols, false)
+	sums := make([]uint32, s.panels())
+	for p := range sums {
+		sums[p] = crc32.Checksum(panels[p*s.pb:(p+1)*s.pb], crc32.MakeTable(crc32.Castagnoli))
+	}
+	row := func(int) []byte { t.Error("a row was read"); return nil }
+	return NewMappedSlot(rows, cols, s.Format, row, bytes.Clone(panels), sums), panels
+}
+
+// Mapped panels are read where they lie, whoever reads them first, and count as no memory.
+func TestMappedSlot(t *testing.T) {
+	for _, pack := range []bool{false, true} {
+		s, want := mappedSlot(t, 16*300-3, 2048)
+		var wg sync.WaitGroup
+		for w := range 3 {
+			wg.Go(func() {
+				if pack {
+					s.Pack(w, 3, nil)
+				} else if err := readShare(s, &reader{}, w*50, s.panels(), make([]byte, s.scratch()), want); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if s.Packing() || s.PackedBytes() != 0 || !s.Mapped() {
+			t.Errorf("packed %v: packing %v, %d bytes", pack, s.Packing(), s.PackedBytes())
+		}
+		if q, w := s.read(&reader{}, 1, s.panels(), nil); q != s.panels() || &w[0] != &s.mem[s.pb] {
+			t.Error("panels that were compared were not read in one piece")
+		}
+	}
+}
+
+// A bit that changed ends the use, at each use, and only that of its panel. One that changes later is not seen: panels are compared once.
+func TestMappedSlotDamaged(t *testing.T) {
+	s, want := mappedSlot(t, 16*40, 1024)
+	const bad = 33
+	s.mem[bad*s.pb+77] ^= 4
+	read := func(p, p1 int) (damaged *DamagedPanel, err error) {
+		defer func() { damaged, _ = recover().(*DamagedPanel) }()
+		return nil, readShare(s, &reader{}, p, p1, make([]byte, 2*s.pb), want)
+	}
+	for range 2 {
+		if d, err := read(0, s.panels()); d == nil || d.Slot != s || d.Panel != bad {
+			t.Errorf("panel %d is damaged: %v, %v", bad, d, err)
+		}
+	}
+	if d, err := read(bad+1, s.panels()); d != nil || err != nil {
+		t.Errorf("the panels behind the damaged one: %v, %v", d, err)
+	}
+	s.mem[bad*s.pb+77] ^= 4
+	if d, err := read(0, s.panels()); d != nil || err != nil || s.Packing() {
+		t.Errorf("the panel is whole again: %v, %v", d, err)
+	}
+}
+
+// A use that is stopped compares one panel at most.
+func TestMappedSlotStops(t *testing.T) {
+	s, _ := mappedSlot(t, 16*40, 1024)
+	var stop atomic.Bool
+	stop.Store(true)
+	if q, _ := s.read(&reader{stop: &stop}, 3, 40, make([]byte, s.scratch())); q != 4 {
+		t.Errorf("read up to panel %d", q)
+	}
+	s.Pack(0, 1, &stop)
+	if s.state[0].Load() != filed {
+		t.Error("packed after the stop")
 	}
 }
