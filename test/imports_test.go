@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"internal/humanize":  {},
 	"internal/jsonfile":  {},
 	"internal/mapfile":   {},
+	"internal/panelfile": {"internal/mapfile"},
 	"internal/plaintext": {},
 	"internal/quant":     {"asm/elem", "asm/half", "asm/quant", "internal/isa"},
 	"internal/tokenizer": {"internal/jsonfile"},
@@ -53,7 +54,7 @@ var mayImport = map[string][]string{
 	"internal/plan":   {"internal/graph", "internal/kernel"},
 	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},
 	"internal/step":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/walk"},
-	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
+	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
 	"internal/measure":        {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":           {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},

@@ -8,6 +8,7 @@ import (
 	"ck/internal/bench"
 	"ck/internal/cli"
 	"ck/internal/engine"
+	"ck/internal/generate"
 	"ck/internal/quant"
 )
 
@@ -16,6 +17,7 @@ type engineFlags struct {
 	threads string // list
 	ubatch  int
 	kv, act string
+	panels  string
 	noPack  bool
 }
 
@@ -25,6 +27,7 @@ func (o *engineFlags) flags(c *cobra.Command) {
 	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
+	g.Text(&o.panels, "panels", "", "", "FILE", "map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
 }
 
@@ -36,11 +39,11 @@ func (o *engineFlags) threadList() ([]int, error) {
 	return parseList("-t/--threads", o.threads, 1, 4096)
 }
 
-// engineOptions is what an engine is opened with, but for its threads.
-func (p *program) engineOptions(o *engineFlags) engine.Options {
+// engineOptions is what an engine is opened with for m, but for its threads.
+func (p *program) engineOptions(o *engineFlags, m *generate.Model) engine.Options {
 	c := &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack,
+	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, m.Path),
 		MemLimit: c.MemLimit}
 }
 

@@ -93,13 +93,16 @@ func (p *program) runQuality(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	opt := p.engineOptions(&o.engineFlags)
+	opt := p.engineOptions(&o.engineFlags, m)
 	opt.Threads = threads[0]
 	e, err := engine.Open(m.Weights, opt)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
+	for _, s := range e.Warnings {
+		p.app.Warn("%s", s)
+	}
 	if o.choices != "" {
 		return p.runChoices(c.Context(), m, e, items)
 	}

@@ -52,6 +52,7 @@ const examples = `  ckquant convert Qwen3-0.6B qwen3.gguf
   ckquant compare big.gguf small.gguf -f text.txt
   ckquant split big.gguf big --max-size 4G
   ckquant merge big-00001-of-00003.gguf whole.gguf
+  ckquant pack small.gguf
 `
 
 func newProgram() *program {
@@ -73,6 +74,7 @@ func newProgram() *program {
 	p.planCommand()
 	p.imatrixCommand()
 	p.entropyCommand()
+	p.packCommand()
 	p.app.AddConfigCommand()
 	return p
 }

@@ -37,7 +37,7 @@ type options struct {
 
 	// engine
 	ubatch, threadsBatch int
-	kv, act              string
+	kv, act, panels      string
 	noPack               bool
 }
 
@@ -145,6 +145,7 @@ func (o *options) engineFlags(c *cobra.Command) {
 	g.Int(&o.threadsBatch, "threads-batch", "", 0, 1, 4096, "N", "workers for the prompt; default: as --threads (also -tb)")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
+	g.Text(&o.panels, "panels", "", "", "FILE", "map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
 }
 
@@ -152,10 +153,10 @@ func (o *options) encoding() generate.Encoding {
 	return generate.Encoding{NoBOS: o.noBOS, Special: o.special}
 }
 
-// engineOptions are the engine's options.
-func (p *program) engineOptions() engine.Options {
+// engineOptions are the engine's options for the model at path.
+func (p *program) engineOptions(path string) engine.Options {
 	o, c := &p.o, &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
 	return engine.Options{Tier: c.CPU, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
-		KV: kv, KVSet: true, NoPack: o.noPack, MemLimit: c.MemLimit, Context: o.context}
+		KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, path), MemLimit: c.MemLimit, Context: o.context}
 }

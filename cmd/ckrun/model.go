@@ -63,12 +63,15 @@ func (p *program) noSystem(m *generate.Model) error {
 
 // openEngine opens the engine and says with -v what it decided.
 func (p *program) openEngine(m *generate.Model) (*engine.Engine, time.Duration, error) {
-	e, err := engine.Open(m.Weights, p.engineOptions())
+	e, err := engine.Open(m.Weights, p.engineOptions(m.Path))
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, n := range e.Notes {
 		p.app.Info("%s", n)
+	}
+	for _, n := range e.Warnings {
+		p.app.Warn("%s", n)
 	}
 	return e, time.Since(p.start), nil
 }

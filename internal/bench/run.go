@@ -62,6 +62,9 @@ func (j *Job) open(ctx context.Context, m *generate.Model, facts Facts, opt engi
 	for _, s := range e.Notes {
 		ev.Info(s)
 	}
+	for _, s := range e.Warnings {
+		ev.Warn(s)
+	}
 	b, err := New(ctx, facts, e, j.Settings, ev)
 	if err != nil {
 		return err

@@ -75,6 +75,9 @@ func New(ctx context.Context, facts Facts, e *engine.Engine, set Settings, ev Ev
 	if b.counters, err = measure.NewCounters(t); err != nil {
 		b.notes = append(b.notes, err.Error())
 	}
+	if n := e.MappedBytes(); n > 0 {
+		b.notes = append(b.notes, fmt.Sprintf("%d MB of panels are those of a mapped file", n/1e6))
+	}
 	if set.NoRoof {
 		return b, nil
 	}

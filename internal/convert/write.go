@@ -160,6 +160,11 @@ func (p *Plan) room() error {
 			need -= st.Blocks * 512
 		}
 	}
+	return CheckRoom(dir, need)
+}
+
+// CheckRoom refuses an output of so many bytes for which the disk of a folder has no room.
+func CheckRoom(dir string, need int64) error {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
 		return nil // what is wrong with the folder is said when the files are made

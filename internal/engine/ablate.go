@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ck/internal/numa"
+	"ck/internal/panelfile"
 	"ck/internal/plan"
 	"ck/internal/walk"
 )
@@ -62,12 +63,13 @@ var ErrNoRoom = errors.New("no room for a second copy of the weights")
 // (SharesSequences). Only one of them may walk at a time. It must be closed before e. ErrNoRoom: open the model again without e.
 func (e *Engine) Variant(without Ablation) (*Engine, error) {
 	v := &Engine{Graph: e.Graph, Tier: e.Tier, Machine: e.Machine, model: e.model, opt: e.opt, tbl: e.tbl, weights: e.weights, cache: e.cache,
-		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem, keep: e.keep, picks: e.picks}
+		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem, keep: e.keep, picks: e.picks,
+		panelFile: e.panelFile, mapped: e.mapped}
 	v.opt.Without |= without
 	if without&Prefetch != 0 {
 		v.tbl = e.tbl.WithoutPrefetch()
 	}
-	if without&(Huge|Pack) != 0 && e.mem.kept > 0 {
+	if without&(Huge|Pack) != 0 && e.mem.kept+e.mem.mapped > 0 {
 		v.opt.NoPack = v.opt.NoPack || without&Pack != 0
 		if err := v.repack(); err != nil {
 			v.Close()
@@ -94,6 +96,9 @@ func (v *Engine) repack() error {
 		v.opt.MemLimit = max(v.mem.limit-v.mem.kept, 1)
 	}
 	of := v.mem.kept
+	if v.opt.NoPack {
+		v.mapped = make([]*panelfile.Matrix, len(matrix))
+	}
 	if err := v.account(matrix); err != nil {
 		return err
 	}
@@ -109,8 +114,8 @@ func (v *Engine) repack() error {
 	return nil
 }
 
-// Packed reports whether all weights are packed into panels to stay.
-func (e *Engine) Packed() bool { return e.mem.kept > 0 && e.mem.kept == e.mem.panels }
+// Packed reports whether all weights are packed into panels to stay, or have mapped ones.
+func (e *Engine) Packed() bool { return e.mem.kept+e.mem.mapped > 0 && e.mem.kept == e.mem.panels }
 
 // SharesSequences reports whether two engines, an engine and its variants, have the same sequences.
 func (e *Engine) SharesSequences(o *Engine) bool { return e.cache == o.cache }

@@ -20,7 +20,8 @@ import (
 // is not refused by the kernel but punished with the end of the process.
 type memory struct {
 	file   int64 // mapped; its pages are dropped under pressure, so they count for nothing
-	panels int64 // of all matrices
+	mapped int64 // panels of a file, which count for nothing either
+	panels int64 // of all other matrices
 	kept   int64 // of the matrices that have room for theirs
 	cache  int64 // set aside for the cache before panels get the rest
 	limit  int64 // of panels and cache together; 0: nothing tells
@@ -59,7 +60,12 @@ func (e *Engine) account(matrix []bool) error {
 	e.picks = e.opt.UBatch
 	size := make([]int64, len(matrix))
 	for i, w := range e.Graph.Weights {
-		if matrix[i] {
+		if !matrix[i] {
+			continue
+		}
+		if x := e.mapped[i]; x != nil {
+			e.mem.mapped += x.Bytes()
+		} else {
 			size[i] = int64(walk.PanelsRoom(w.Rows, w.Cols, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
 			e.mem.panels += size[i]
 		}
@@ -95,6 +101,8 @@ func (e *Engine) account(matrix []bool) error {
 		e.panels = r.Bytes()
 	}
 	switch {
+	case all == 0 && e.mem.mapped > 0:
+		e.note("weights: %s mapped, all panels too; nothing is packed", mib(e.mem.file))
 	case kept == all:
 		e.note("weights: %s mapped, %s of panels, packed during the first walks", mib(e.mem.file), mib(e.mem.kept))
 	case kept == 0:

@@ -19,6 +19,7 @@ import (
 	"ck/internal/kernel"
 	"ck/internal/kv"
 	"ck/internal/numa"
+	"ck/internal/panelfile"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/step"
@@ -35,10 +36,11 @@ type Options struct {
 	UBatch       int    // rows of the largest walk; 0: 512
 	F32Act       bool   // activations of matmuls in float32 whatever the weights' type
 	KV           quant.Type
-	KVSet        bool  // KV was chosen; else F16
-	NoPack       bool  // no panels: weights are packed into scratch at every use
-	MemLimit     int64 // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
-	Context      int   // positions that the cache must have room for; 0: what is left
+	KVSet        bool   // KV was chosen; else F16
+	NoPack       bool   // no panels: weights are packed into scratch at every use
+	Panels       string // a file of panels to map; "": none. See FindPanels.
+	MemLimit     int64  // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
+	Context      int    // positions that the cache must have room for; 0: what is left
 	Without      Ablation
 	Prove        bool // plans are proven for all numbers of rows when they are made, not only for the largest
 
@@ -56,27 +58,32 @@ type Engine struct {
 	Machine topo.Machine
 	Notes   []string // what was decided, for -v: one line each
 
-	model   *gguf.Model
-	opt     Options
-	tbl     *kernel.Table
-	weights walk.Weights
-	cache   *kv.Cache
-	teams   map[int]*team.Team // by size
-	granted int                // workers that the machine grants; more of them do not spin
-	of      *Engine            // of a variant: what it is one of
-	walkers map[plan.Class]*walk.Walker
-	arena   *numa.Region
-	regions []*numa.Region
-	mem     memory
-	keep    []bool // of each weight: there is room for its panels
-	picks   int    // rows of logits of a walk of Forward
-	panels  []byte // of the region for panels: what is not given to a slot yet
-	batch   walk.Batch
-	hook    walk.Hook
-	watched watched
-	follow  func(rows float64) // see Watch
-	tap     *Tap
-	walked  int // rows of the present Forward that lie behind the present walk
+	// Warnings are what the user should know though all goes on: one line each.
+	Warnings []string
+
+	model     *gguf.Model
+	opt       Options
+	tbl       *kernel.Table
+	weights   walk.Weights
+	cache     *kv.Cache
+	teams     map[int]*team.Team // by size
+	granted   int                // workers that the machine grants; more of them do not spin
+	of        *Engine            // of a variant: what it is one of
+	walkers   map[plan.Class]*walk.Walker
+	arena     *numa.Region
+	regions   []*numa.Region
+	panelFile *panelfile.File // nil: none is used
+	mem       memory
+	keep      []bool              // of each weight: there is room for its panels
+	picks     int                 // rows of logits of a walk of Forward
+	panels    []byte              // of the region for panels: what is not given to a slot yet
+	mapped    []*panelfile.Matrix // of each weight: its panels, if they are mapped; nil: they are not
+	batch     walk.Batch
+	hook      walk.Hook
+	watched   watched
+	follow    func(rows float64) // see Watch
+	tap       *Tap
+	walked    int // rows of the present Forward that lie behind the present walk
 }
 
 // watched is the context that the present walk listens to, and the flag that its end raises. The flag of the last context is kept: a
@@ -159,23 +166,33 @@ type TierError struct{ Err error }
 func (e *TierError) Error() string { return e.Err.Error() }
 func (e *TierError) Unwrap() error { return e.Err }
 
+// chooseTier is the tier of a name, the best one here for "". Errors are *TierError.
+func chooseTier(name string) (isa.Tier, isa.Features, error) {
+	f := isa.Detect()
+	best := isa.Best(f)
+	if name == "" {
+		return best, f, nil
+	}
+	t, err := isa.Parse(name)
+	if err == nil {
+		err = isa.Check(t, f)
+	}
+	if errors.Is(err, isa.ErrMissing) {
+		err = fmt.Errorf("%w; use %s, the best one here", err, best)
+	}
+	if err != nil {
+		return t, f, &TierError{err}
+	}
+	return t, f, nil
+}
+
 // machine chooses the tier and the workers.
 func (e *Engine) machine() error {
-	f := isa.Detect()
-	e.Tier = isa.Best(f)
-	if e.opt.Tier != "" {
-		t, err := isa.Parse(e.opt.Tier)
-		if err == nil {
-			err = isa.Check(t, f)
-		}
-		if errors.Is(err, isa.ErrMissing) {
-			err = fmt.Errorf("%w; use %s, the best one here", err, e.Tier)
-		}
-		if err != nil {
-			return &TierError{err}
-		}
-		e.Tier = t
+	t, f, err := chooseTier(e.opt.Tier)
+	if err != nil {
+		return err
 	}
+	e.Tier = t
 	e.tbl = kernel.For(e.Tier, f)
 	if e.opt.Without&Prefetch != 0 {
 		e.tbl = e.tbl.WithoutPrefetch()
@@ -481,8 +498,16 @@ func (e *Engine) Hold() (release func()) {
 // fault names the file behind a memory fault.
 func (e *Engine) fault(err error) error {
 	var f *team.Fault
-	if errors.As(err, &f) {
-		if path, ok := e.model.FileAt(f.Addr); ok {
+	var d *walk.DamagedPanel
+	switch {
+	case errors.As(err, &d):
+		return e.damaged(d)
+	case errors.As(err, &f):
+		path, ok := e.model.FileAt(f.Addr)
+		if e.panelFile != nil && e.panelFile.Contains(f.Addr) {
+			path, ok = e.panelFile.Path(), true
+		}
+		if ok {
 			return &ModelError{path, errors.New("a page of the mapped file cannot be read; was the file truncated or overwritten while in use?")}
 		}
 	}
@@ -502,5 +527,8 @@ func (e *Engine) Close() {
 	}
 	if e.arena != nil {
 		e.arena.Free()
+	}
+	if e.panelFile != nil && e.of == nil {
+		e.panelFile.Close()
 	}
 }

@@ -31,6 +31,9 @@ func (e *Engine) load() error {
 			return &ModelError{e.model.Path, fmt.Errorf("tensor %s: weights of type %s are not supported", w.Name, t.Type)}
 		}
 	}
+	if err := e.mapPanels(matrix); err != nil {
+		return err
+	}
 	if err := e.account(matrix); err != nil {
 		return err
 	}
@@ -56,6 +59,10 @@ func (e *Engine) load() error {
 // slot makes the slot of a matrix.
 func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 	f := e.tbl.Format(t.Type, e.opt.F32Act)
+	if x := e.mapped[i]; x != nil {
+		e.weights.Slots[i] = walk.NewMappedSlot(w.Rows, w.Cols, f, t.Row, x.Data(), x.Sums())
+		return
+	}
 	var mem []byte
 	if n := walk.PanelsBytes(w.Rows, w.Cols, f); n > 0 && e.keep[i] {
 		mem = e.panels[:n:n]
@@ -69,7 +76,7 @@ func rowDecoder(t *gguf.Tensor) func(int, []float32) {
 	return func(r int, dst []float32) { quant.Decode(t.Type, dst, t.Row(r)) }
 }
 
-// PackedBytes is the memory of the panels that were packed so far.
+// PackedBytes is the memory of the panels that were packed so far. Those that are mapped are the file's: see MappedBytes.
 func (e *Engine) PackedBytes() int64 {
 	n := 0
 	for _, s := range e.weights.Slots {
@@ -81,7 +88,7 @@ func (e *Engine) PackedBytes() int64 {
 }
 
 // BufferBytes is the memory of the walks' buffers. FileBytes is the size of the mapped file, of which the system keeps in memory what it
-// has room for. MemLimit is what is bounded, with Options.MemLimit, 0 without: panels, cache and buffers.
+// has room for; MappedBytes is that of the panels that are mapped beside it. MemLimit is what is bounded, with Options.MemLimit, 0 without: panels, cache and buffers.
 func (e *Engine) BufferBytes() int64 {
 	if e.mem.buffers > 0 {
 		return e.mem.buffers
@@ -91,16 +98,17 @@ func (e *Engine) BufferBytes() int64 {
 	}
 	return int64(len(e.arena.Bytes()))
 }
-func (e *Engine) FileBytes() int64 { return e.mem.file }
-func (e *Engine) MemLimit() int64  { return e.opt.MemLimit }
+func (e *Engine) FileBytes() int64   { return e.mem.file }
+func (e *Engine) MappedBytes() int64 { return e.mem.mapped }
+func (e *Engine) MemLimit() int64    { return e.opt.MemLimit }
 
-// Packing reports whether panels that have room are still to be packed: walks are slower until then.
+// Packing reports whether panels that have room are still to be packed, or mapped ones to be compared: walks are slower until then.
 func (e *Engine) Packing() bool {
 	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })
 }
 
-// Pack packs all panels that have room, which walks otherwise do bit by bit beside their work: for who wants to wait once, such as a
-// warm-up. Each worker packs, and so touches first, an even part of each matrix. Between panels it looks whether ctx has ended.
+// Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit beside their work: for who
+// wants to wait once, such as a warm-up. Each worker packs, and so touches first, an even part of each matrix. Between panels it looks whether ctx has ended.
 func (e *Engine) Pack(ctx context.Context) error {
 	t, err := e.team(e.Threads(plan.One))
 	if err != nil || !e.Packing() {
@@ -128,7 +136,7 @@ func (e *Engine) WeightBytes() int64 {
 			continue
 		}
 		w := e.Graph.Weights[i]
-		if b := walk.PanelsBytes(w.Rows, w.Cols, s.Format); b > 0 && e.keep[i] {
+		if b := walk.PanelsBytes(w.Rows, w.Cols, s.Format); b > 0 && (e.keep[i] || s.Mapped()) {
 			n += b
 		} else {
 			n += w.Rows * s.Format.Type.RowBytes(w.Cols)

@@ -43,7 +43,11 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 		bound = " of --mem-limit " + MiB(l)
 	}
 	line("memory", "panels %s, KV cache %s, buffers %s: %s%s", MiB(e.PackedBytes()), MiB(e.CacheUsedBytes()), MiB(e.BufferBytes()), MiB(bounded), bound)
-	line("beside", "file %s mapped, Go heap %s; resident in all %s", MiB(e.FileBytes()), MiB(int64(mem.HeapSys)), MiB(residentBytes()))
+	files := "file " + MiB(e.FileBytes())
+	if n := e.MappedBytes(); n > 0 {
+		files += ", panels " + MiB(n)
+	}
+	line("beside", "%s mapped, Go heap %s; resident in all %s", files, MiB(int64(mem.HeapSys)), MiB(residentBytes()))
 	if f, err := os.Open("/proc/self/numa_maps"); err == nil {
 		line("nodes", "%s", nodePages(f))
 		f.Close()

@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"ck/internal/arch"
+	"ck/internal/gguf"
+	"ck/internal/graph"
+	"ck/internal/kernel"
+	"ck/internal/panelfile"
+	"ck/internal/walk"
+)
+
+// NoPanels is the word of --panels for none.
+const NoPanels = "none"
+
+// PanelsSuffix is behind the name of a model in the name of its panels.
+const PanelsSuffix = ".panels"
+
+// FindPanels is the file that a word of --panels means for the model at path: for "" the one beside the model, if it is there.
+func FindPanels(word, path string) string {
+	switch {
+	case word == NoPanels || word == "" && path == "":
+		return ""
+	case word != "":
+		return word
+	}
+	beside := filepath.Clean(path) + PanelsSuffix
+	if info, err := os.Stat(beside); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return beside
+}
+
+// PlanPanels lays out a file with the panels of all matrices that this build multiplies from panels. pack makes them.
+func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.Pack, err error) {
+	t, f, err := chooseTier(tier)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, _, err := arch.Build(source{m})
+	if err != nil {
+		return nil, nil, &ModelError{m.Path, err}
+	}
+	var list []*panelfile.Matrix
+	formats := map[string]*kernel.Format{}
+	tbl := kernel.For(t, f)
+	for i, w := range g.Weights {
+		t := m.Tensor(w.Name)
+		if !g.Roles(graph.WeightID(i))[graph.Matrix] || !decodable(t.Type) || formats[w.Name] != nil {
+			continue
+		}
+		f := tbl.Format(t.Type, false)
+		if f.Direct {
+			continue
+		}
+		layout, version := f.Layout()
+		formats[w.Name] = f
+		list = append(list, &panelfile.Matrix{Name: w.Name, Type: t.Type.String(), Layout: layout, Version: version, Rows: w.Rows,
+			Cols: w.Cols, PanelBytes: f.PanelBytes(w.Cols), Panels: walk.PanelsBytes(w.Rows, w.Cols, f) / f.PanelBytes(w.Cols)})
+	}
+	if len(list) == 0 {
+		return nil, nil, &ModelError{m.Path, errors.New("none of its weights has panels")}
+	}
+	src, err := sample(m, list)
+	if err != nil {
+		return nil, nil, &ModelError{m.Path, err}
+	}
+	if p, err = panelfile.NewPlan(src, list); err != nil {
+		return nil, nil, &ModelError{m.Path, err}
+	}
+	return p, func(dst []byte, x *panelfile.Matrix, p int) error {
+		t, f := m.Tensor(x.Name), formats[x.Name]
+		r0 := p * f.PanelRows
+		err := m.Guard(func() error {
+			f.Pack(dst, x.Cols, min(f.PanelRows, x.Rows-r0), func(r int) []byte { return t.Row(r0 + r) })
+			return nil
+		})
+		if err != nil {
+			err = &ModelError{m.Path, err}
+		}
+		return err
+	}, nil
+}
+
+// samplePiece is how many bytes of a tensor are looked at in each of two places.
+const samplePiece = 4 << 10
+
+// sample tells whose panels a file has: sizes, types, shapes, and 4 KiB in two places of each matrix. Models that were trained further, or
+// quantized otherwise, differ there. It reads the file, so that no page of it is mapped.
+func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
+	src, h := panelfile.Source{Bytes: m.SizeBytes()}, sha256.New()
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, path := range m.Files() {
+		f, err := os.Open(path)
+		if err != nil {
+			return src, err
+		}
+		files = append(files, f)
+	}
+	for _, x := range list {
+		t := m.Tensor(x.Name)
+		fmt.Fprintf(h, "%q %v %v %d %d\n", t.Name, t.Type, t.Shape, t.Interleave, len(t.Data))
+		for _, at := range []int{len(t.Data) / 4, len(t.Data) / 4 * 3} {
+			if err := samplePart(h, t, files, at); err != nil {
+				return src, err
+			}
+		}
+	}
+	h.Sum(src.Sample[:0])
+	return src, nil
+}
+
+// samplePart adds a piece of a tensor.
+func samplePart(h hash.Hash, t *gguf.Tensor, files []*os.File, at int) error {
+	n := min(samplePiece, len(t.Data)-at)
+	if t.File < 0 || t.File >= len(files) {
+		h.Write(t.Data[at : at+n])
+		return nil
+	}
+	b := make([]byte, n)
+	if _, err := files[t.File].ReadAt(b, t.Offset+int64(at)); err != nil {
+		return fmt.Errorf("tensor %s: %w", t.Name, err)
+	}
+	h.Write(b)
+	return nil
+}
+
+func (e *Engine) warn(format string, a ...any) {
+	e.Warnings = append(e.Warnings, fmt.Sprintf(format, a...))
+}
+
+// mapPanels opens the file of panels and takes those that this build can read. What cannot be used is said; then the file form is.
+func (e *Engine) mapPanels(matrix []bool) error {
+	e.mapped = make([]*panelfile.Matrix, len(matrix))
+	path := e.opt.Panels
+	if path == "" {
+		return nil
+	}
+	if e.opt.NoPack {
+		e.note("panels of %s are not used (--no-pack)", path)
+		return nil
+	}
+	f, err := panelfile.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &ModelError{path, errors.New("no such file of panels")}
+	case err != nil:
+		e.warn("%v; its panels are not used", err)
+		return nil
+	}
+	if why := e.foreign(f); why != "" {
+		e.warn("%s: %s; its panels are not used", path, why)
+		f.Close()
+		return nil
+	}
+	e.panelFile = f
+	n, bytes, missing := 0, int64(0), 0
+	refused := map[string]int{}
+	for i, w := range e.Graph.Weights {
+		if !matrix[i] {
+			continue
+		}
+		x, format := f.Matrix(w.Name), e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
+		switch {
+		case x == nil && !format.Direct:
+			missing++
+		case x == nil:
+		case !readable(x, w, format):
+			refused[e.refusal(x, format)]++
+		default:
+			e.mapped[i] = x
+			n, bytes = n+1, bytes+x.Bytes()
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(refused)) {
+		e.warn("%s: panels of %d matrices are not used: %s", path, refused[why], why)
+	}
+	if missing > 0 {
+		e.warn("%s: has no panels for %d matrices", path, missing)
+	}
+	if n > 0 {
+		e.note("panels of %d matrices are mapped from %s, %s; each is compared with its checksum at its first use", n, path, mib(bytes))
+	}
+	return nil
+}
+
+// foreign says why a file has the panels of another model; "" if it does not.
+func (e *Engine) foreign(f *panelfile.File) string {
+	if n := e.model.SizeBytes(); f.Bytes != n {
+		return fmt.Sprintf("is of a model of %d bytes, this one has %d", f.Bytes, n)
+	}
+	for _, x := range f.Matrices {
+		t := e.model.Tensor(x.Name)
+		switch {
+		case t == nil:
+			return fmt.Sprintf("is of another model: tensor %q is not in this one", x.Name)
+		case t.Rows() != x.Rows || t.Cols() != x.Cols || t.Type.String() != x.Type:
+			return fmt.Sprintf("is of another model: tensor %s is %d×%d %s there, %d×%d %s here", x.Name, x.Rows, x.Cols, x.Type, t.Rows(), t.Cols(), t.Type)
+		}
+	}
+	src, err := sample(e.model, f.Matrices)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("cannot be held against the model: %v", err)
+	case src.Sample != f.Sample:
+		return "is of another model of the same size and shapes"
+	}
+	return ""
+}
+
+// readable reports whether panels are those that a format's kernels read.
+func readable(x *panelfile.Matrix, w graph.Weight, f *kernel.Format) bool {
+	layout, version := f.Layout()
+	return x.Layout == layout && x.Version == version && x.Rows == w.Rows && x.Cols == w.Cols && x.PanelBytes == f.PanelBytes(w.Cols) &&
+		int64(walk.PanelsBytes(w.Rows, w.Cols, f)) == x.Bytes()
+}
+
+// refusal says why panels cannot be read.
+func (e *Engine) refusal(x *panelfile.Matrix, f *kernel.Format) string {
+	layout, version := f.Layout()
+	switch {
+	case f.Direct && e.opt.F32Act:
+		return fmt.Sprintf("they have layout %s version %d, and --act f32 multiplies %s weights without panels", x.Layout, x.Version, x.Type)
+	case f.Direct:
+		return fmt.Sprintf("they have layout %s version %d, and this build multiplies %s weights without panels", x.Layout, x.Version, x.Type)
+	case x.Layout == layout && x.Version == version:
+		return fmt.Sprintf("they have panels of another size than those of layout %s version %d", layout, version)
+	}
+	return fmt.Sprintf("they have layout %s version %d, this build has %s version %d; write the file anew with ckquant pack", x.Layout, x.Version,
+		layout, version)
+}
+
+// damaged is the error of a panel that is not what was written.
+func (e *Engine) damaged(d *walk.DamagedPanel) error {
+	name := "a tensor"
+	if i := slices.Index(e.weights.Slots, d.Slot); i >= 0 {
+		name = "tensor " + e.Graph.Weights[i].Name
+	}
+	return &ModelError{e.panelFile.Path(), fmt.Errorf("%s: %w than was written; write the file anew with ckquant pack, or use --panels none", name, d)}
+}
