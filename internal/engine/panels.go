@@ -168,12 +168,13 @@ func (e *Engine) mapPanels(matrix []bool) error {
 		return nil
 	}
 	e.panelFile = f
-	n, bytes, missing := 0, int64(0), 0
+	all, n, missing, bytes := 0, 0, 0, int64(0)
 	refused := map[string]int{}
 	for i, w := range e.Graph.Weights {
 		if !matrix[i] {
 			continue
 		}
+		all++
 		x, format := f.Matrix(w.Name), e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
 		switch {
 		case x == nil && !format.Direct:
@@ -187,13 +188,14 @@ func (e *Engine) mapPanels(matrix []bool) error {
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
-		e.warn("%s: panels of %d matrices are not used: %s", path, refused[why], why)
+		e.warn("%s: panels of %d of %d matrices are not used: %s", path, refused[why], all, why)
 	}
 	if missing > 0 {
-		e.warn("%s: has no panels for %d matrices", path, missing)
+		e.warn("%s: has no panels for %d of %d matrices", path, missing, all)
 	}
 	if n > 0 {
-		e.note("panels of %d matrices are mapped from %s, %s; each is compared with its checksum at its first use", n, path, mib(bytes))
+		e.note("panels of %d of %d matrices are mapped from %s, %s; each is compared with its checksum at its first use", n, all,
+			path, mib(bytes))
 	}
 	return nil
 }

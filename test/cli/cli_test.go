@@ -273,9 +273,15 @@ func TestInterruptWaiting(t *testing.T) {
 	}
 }
 
-// TestFileTruncatedInUse cuts a model's file while the program reads it through its mapping: exit code 3 and one line.
+// TestFileTruncatedInUse cuts a model's file, or that of its panels, while the program reads it through its mapping: exit code 3 and one line.
 func TestFileTruncatedInUse(t *testing.T) {
 	dir := buildPrograms(t)
+	for _, panels := range []bool{false, true} {
+		truncateInUse(t, dir, panels)
+	}
+}
+
+func truncateInUse(t *testing.T, dir string, panels bool) {
 	b, err := os.ReadFile(testkit.Data(t, "models/stories260K/model.gguf"))
 	if err != nil {
 		t.Fatal(err)
@@ -284,7 +290,14 @@ func TestFileTruncatedInUse(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", path, "--no-pack", "--raw", "-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "x")
+	how := "--no-pack"
+	if model := path; panels {
+		if out, err := exec.Command(filepath.Join(dir, "ckquant"), "pack", model).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		path, how = model+".panels", "--no-stdin"
+	}
+	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", strings.TrimSuffix(path, ".panels"), how, "--raw", "-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "x")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
@@ -305,7 +318,7 @@ func TestFileTruncatedInUse(t *testing.T) {
 	io.Copy(io.Discard, out)
 	code := exitCode(cmd.Wait())
 	if !strings.HasPrefix(stderr.String(), "ckrun: error: "+path+": ") || strings.Count(stderr.String(), "\n") != 1 || code != 3 {
-		t.Errorf("code %d, %s", code, stderr.String())
+		t.Errorf("panels %v: code %d, %s", panels, code, stderr.String())
 	}
 }
 
