@@ -252,5 +252,5 @@ func (e *Engine) damaged(d *walk.DamagedPanel) error {
 	if i := slices.Index(e.weights.Slots, d.Slot); i >= 0 {
 		name = "tensor " + e.Graph.Weights[i].Name
 	}
-	return &ModelError{e.panelFile.Path(), fmt.Errorf("%s: %w than was written; write the file anew with ckquant pack, or use --panels none", name, d)}
+	return &ModelError{e.panelFile.Path(), fmt.Errorf("%s: %w; write the file anew with ckquant pack, or use --panels none", name, d)}
 }

@@ -217,8 +217,8 @@ func TestPanelDamaged(t *testing.T) {
 		at   int
 		want string
 	}{
-		"first byte":                {at, "tensor blk.2.ffn_up.weight: panel 3 has another checksum than was written; "},
-		"last byte":                 {at + x.PanelBytes - 1, "tensor blk.2.ffn_up.weight: panel 3 has "},
+		"first byte":                {at, "tensor blk.2.ffn_up.weight: panel 3 is damaged: its checksum is another; "},
+		"last byte":                 {at + x.PanelBytes - 1, "tensor blk.2.ffn_up.weight: panel 3 is damaged"},
 		"between header and panels": {4095, ""},
 	} {
 		b := mustRead(t, path)

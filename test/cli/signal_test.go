@@ -151,6 +151,7 @@ var longWork = map[string][]string{
 	"ckquant entropy":   nil,
 	"ckquant imatrix":   {"-m", "MODEL", "-q", "-f", "FIFO", "-o", "DIR/im.gguf"},
 	"ckquant merge":     nil,
+	"ckquant pack":      {"MODEL", "FIFO", "-q"},
 	"ckquant plan":      {"-m", "MODEL", "-q", "-f", "FIFO"},
 	"ckquant quantize":  {"MODEL", "DIR/out.gguf", "IQ1_M", "--pure", "--allow-requantize", "-q"},
 	"ckquant split":     nil,
