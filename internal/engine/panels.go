@@ -2,14 +2,19 @@ package engine
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"ck/internal/arch"
 	"ck/internal/gguf"
@@ -70,7 +75,7 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 	if len(list) == 0 {
 		return nil, nil, &ModelError{m.Path, errors.New("none of its weights has panels")}
 	}
-	src, err := sample(m, list)
+	src, err := sourceOf(m, list)
 	if err != nil {
 		return nil, nil, &ModelError{m.Path, err}
 	}
@@ -91,11 +96,40 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 	}, nil
 }
 
+// sourceOf tells whose panels a file has.
+func sourceOf(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
+	src, err := sample(m, list)
+	if err == nil {
+		src.Contents, err = contents(m, list)
+	}
+	return src, err
+}
+
+// contents reads all data of matrices.
+func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
+	sums, errs := make([]byte, 4*len(list)), make([]error, len(list))
+	var crew sync.WaitGroup
+	var next atomic.Int64
+	for range runtime.GOMAXPROCS(0) {
+		crew.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(list); i = int(next.Add(1)) - 1 {
+				errs[i] = m.Guard(func() error {
+					binary.LittleEndian.PutUint32(sums[4*i:], crc32.Checksum(m.Tensor(list[i].Name).Data, castagnoli))
+					return nil
+				})
+			}
+		})
+	}
+	crew.Wait()
+	return crc32.Checksum(sums, castagnoli), errors.Join(errs...)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // samplePiece is how many bytes of a tensor are looked at in each of two places.
 const samplePiece = 4 << 10
 
-// sample tells whose panels a file has: sizes, types, shapes, and 4 KiB in two places of each matrix. Models that were trained further, or
-// quantized otherwise, differ there. It reads the file, so that no page of it is mapped.
+// sample looks at sizes, types, shapes, and 4 KiB in two places of each matrix: enough where the files are as old as they were. It reads the file, so that no page of it is mapped.
 func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 	src, h := panelfile.Source{Bytes: m.SizeBytes()}, sha256.New()
 	var files []*os.File
@@ -110,6 +144,11 @@ func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 			return src, err
 		}
 		files = append(files, f)
+		info, err := f.Stat()
+		if err != nil {
+			return src, err
+		}
+		src.Modified = max(src.Modified, info.ModTime().UnixNano())
 	}
 	for _, x := range list {
 		t := m.Tensor(x.Name)
@@ -220,7 +259,18 @@ func (e *Engine) foreign(f *panelfile.File) string {
 		return fmt.Sprintf("cannot be held against the model: %v", err)
 	case src.Sample != f.Sample:
 		return "is of another model of the same size and shapes"
+	case src.Modified == f.Modified:
+		return ""
 	}
+	// A copy, or another model that differs in a few rows: only all of it tells.
+	sum, err := contents(e.model, f.Matrices)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("cannot be held against the model: %v", err)
+	case sum != f.Contents:
+		return "is of another model, which differs from this one in some weights"
+	}
+	e.note("the model was written at another time than the one that %s is of: all weights were compared, they are the same", f.Path())
 	return ""
 }
 

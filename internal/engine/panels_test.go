@@ -26,7 +26,7 @@ func panelsOf(t *testing.T, m *gguf.Model, change func(list []*panelfile.Matrix)
 	}
 	if change != nil {
 		list := change(p.Matrices)
-		src, err := sample(m, list)
+		src, err := sourceOf(m, list)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@
 // little endian:
 //
 //	8  CKPANELS          4  version of this form          4  bytes of the table
-//	   the table: 8 size of the file, 8 and 32 of Source, 4 number of matrices, then for each
+//	   the table: 8 size of the file, 8, 8, 32 and 4 of Source, 4 number of matrices, then for each
 //	      name, type and layout (each 2 bytes of length, then text), 4 version of the layout,
 //	      8 rows, 8 columns, 8 bytes of a panel, 4 panels, 8 offset
 //	4  CRC-32C of all that is before
@@ -36,10 +36,12 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// Source tells what was packed, as far as that can be seen without reading all of it.
+// Source tells what was packed: whether a model is the same can mostly be seen without reading all of it.
 type Source struct {
-	Bytes  int64    // of the model's files
-	Sample [32]byte // a hash over samples of the tensors
+	Bytes    int64    // of the model's files
+	Modified int64    // when they were last written, in nanoseconds since 1970: of files of that time and size a sample is enough
+	Sample   [32]byte // a hash over samples of the tensors
+	Contents uint32   // CRC-32C of the CRC-32C of each matrix's data
 }
 
 // Matrix is a matrix of a file.
@@ -136,7 +138,7 @@ func place(list []*Matrix, header int64) (r room, err error) {
 
 // headerBytes is the size of the header.
 func headerBytes(list []*Matrix) int64 {
-	n := len(magic) + 4 + 4 + 8 + 8 + 32 + 4 + 4
+	n := len(magic) + 4 + 4 + 8 + 8 + 8 + 32 + 4 + 4 + 4
 	for _, m := range list {
 		n += 2 + len(m.Name) + 2 + len(m.Type) + 2 + len(m.Layout) + 4 + 8 + 8 + 8 + 4 + 8
 	}
@@ -151,7 +153,9 @@ func encode(src Source, list []*Matrix, size int64) []byte {
 	b = le.AppendUint32(b, uint32(n)-uint32(len(magic)+4+4+4))
 	b = le.AppendUint64(b, uint64(size))
 	b = le.AppendUint64(b, uint64(src.Bytes))
+	b = le.AppendUint64(b, uint64(src.Modified))
 	b = append(b, src.Sample[:]...)
+	b = le.AppendUint32(b, src.Contents)
 	b = le.AppendUint32(b, uint32(len(list)))
 	for _, m := range list {
 		for _, s := range []string{m.Name, m.Type, m.Layout} {
@@ -226,7 +230,9 @@ func parse(b []byte) (*File, error) {
 	size := in.count()
 	f := &File{byName: map[string]*Matrix{}}
 	f.Bytes = in.count()
+	f.Modified = int64(le.Uint64(in.bytes(8)))
 	copy(f.Sample[:], in.bytes(len(f.Sample)))
+	f.Contents = in.u32()
 	var offsets []int64
 	for range in.u32() {
 		m := &Matrix{Name: in.text(), Type: in.text(), Layout: in.text(), Version: int(in.u32()), Rows: int(in.count()), Cols: int(in.count()),

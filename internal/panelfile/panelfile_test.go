@@ -33,7 +33,7 @@ func panel(dst []byte, m *Matrix, p int) error {
 	return nil
 }
 
-var source = Source{Bytes: 123_456, Sample: [32]byte{1, 2, 31: 9}}
+var source = Source{Bytes: 123_456, Modified: -5, Sample: [32]byte{1, 2, 31: 9}, Contents: 77}
 
 // written is a file as bytes.
 func written(t testing.TB, workers int) ([]byte, *Plan) {

@@ -110,7 +110,9 @@ type DamagedPanel struct {
 	Panel int
 }
 
-func (e *DamagedPanel) Error() string { return fmt.Sprintf("panel %d is damaged: its checksum is another", e.Panel) }
+func (e *DamagedPanel) Error() string {
+	return fmt.Sprintf("panel %d is damaged: its checksum is another", e.Panel)
+}
 
 func (s *Slot) panels() int { return (s.Rows + s.Format.PanelRows - 1) / s.Format.PanelRows }
 
