@@ -22,6 +22,8 @@ import (
 	"hash/crc32"
 	"math"
 
+	"golang.org/x/sys/unix"
+
 	"ck/internal/mapfile"
 )
 
@@ -93,6 +95,7 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	f.file = m
+	unix.Madvise(m.Data, unix.MADV_HUGEPAGE) // where the file has to be read first; not all systems can
 	return f, nil
 }
 

@@ -200,11 +200,12 @@ func TestWriteEnds(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	err = p.Write(ctx, io.Discard, 2, panel, func(n int64) {
-		if n > 10_000 {
+	err = p.Write(ctx, io.Discard, 2, func(dst []byte, m *Matrix, p int) error {
+		if m.Name == "c" && p == 3 {
 			cancel()
 		}
-	})
+		return panel(dst, m, p)
+	}, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the end of the context: %v", err)
 	}

@@ -70,7 +70,7 @@ type reader struct {
 	credit  time.Duration // time that it may take for packing to stay; below zero after taking more
 	began   time.Time     // of the present panels, if they are not all packed
 	touched bool          // the rows of the part are mapped
-	sum     byte          // of what was read to map them
+	sum     byte          // of what was read to map or to fetch them
 	stop    *atomic.Bool  // nobody wants the rest any more
 }
 
@@ -179,11 +179,22 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 // multiplied while the cache has it.
 func (s *Slot) checked(u *reader, p, q, end int) (int, []byte) {
 	if q == p {
+		u.sum ^= fetch(s.mem[p*s.pb : end*s.pb])
 		for ; q < end && (q == p || !u.stopped()); q++ {
 			s.check(q)
 		}
 	}
 	return q, s.mem[p*s.pb : q*s.pb]
+}
+
+// fetch brings b to the cache: it reads a byte of each line, in four places that do not wait for each other. A checksum alone waits for
+// memory: 6 to 8 GB/s for one core, and 14 GB/s with fetch before it, which takes 32 by itself.
+func fetch(b []byte) (sum byte) {
+	var s0, s1, s2, s3 byte
+	for ; len(b) >= 256; b = b[256:] {
+		s0, s1, s2, s3 = s0^b[0], s1^b[64], s2^b[128], s3^b[192]
+	}
+	return s0 ^ s1 ^ s2 ^ s3
 }
 
 // check compares a mapped panel, whoever else does.
