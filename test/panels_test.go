@@ -39,8 +39,8 @@ func writePanels(t *testing.T, m *gguf.Model) string {
 	return path
 }
 
-// Mapped panels give the bits of packed ones: on every tier with assembly, for any number of threads, for every type that has panels and for folders
-// whose rows lie in another order.
+// Mapped panels give the bits of packed ones: on every tier with assembly, for any number of threads, for every
+// type that has panels and for folders whose rows lie in another order.
 func TestPanelsGiveTheSameBits(t *testing.T) {
 	check := func(name string, m *gguf.Model, ids []int32) {
 		path := writePanels(t, m)
@@ -111,8 +111,8 @@ func resident(t *testing.T, path string) (n int64) {
 	return n
 }
 
-// With mapped panels the matrices of the model's file are not touched: what is resident of it are the neighbours of its header, norms and
-// embeddings.
+// With mapped panels the matrices of the model's file are not touched: what is resident of it are the neighbours of
+// its header, norms and embeddings.
 func TestPanelsLeaveTheFileAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	f, err := os.Create(path)
@@ -121,7 +121,8 @@ func TestPanelsLeaveTheFileAlone(t *testing.T) {
 	}
 	defer f.Close()
 	w := bufio.NewWriter(f)
-	s := synth.Shape{Arch: "llama", Layers: 6, Hidden: 512, FFN: 2048, Heads: 8, KVHeads: 8, HeadDim: 64, Vocab: 1000, Context: 256, RopeBase: 1e4}
+	s := synth.Shape{Arch: "llama", Layers: 6, Hidden: 512, FFN: 2048, Heads: 8, KVHeads: 8, HeadDim: 64,
+		Vocab: 1000, Context: 256, RopeBase: 1e4}
 	if err := errors.Join(synth.Write(w, "small", s, quant.Q8_0, 3), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -144,15 +145,19 @@ func TestPanelsLeaveTheFileAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 4 {
-			err := e.Forward(context.Background(), e.NewSeq(), []int32{1, 2, 3}, engine.All, func(int, []float32) error { return nil })
+			each := func(int, []float32) error { return nil }
+			err := e.Forward(context.Background(), e.NewSeq(), []int32{1, 2, 3}, engine.All, each)
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		ofModel, ofPanels := resident(t, path), resident(t, file)
-		t.Logf("panels %q: %d of %d KiB of the model are resident, %d KiB of the panels", panels, ofModel>>10, size>>10, ofPanels>>10)
-		if touched := ofModel > size*8/10; touched != (panels == "") || ofModel > size/4 && !touched || (ofPanels > size*8/10) != (panels != "") {
-			t.Errorf("panels %q: %d of %d KiB of the model are resident, %d KiB of the panels", panels, ofModel>>10, size>>10, ofPanels>>10)
+		t.Logf("panels %q: %d of %d KiB of the model are resident, %d KiB of the panels", panels, ofModel>>10,
+			size>>10, ofPanels>>10)
+		if touched := ofModel > size*8/10; touched != (panels == "") || ofModel > size/4 && !touched ||
+			(ofPanels > size*8/10) != (panels != "") {
+			t.Errorf("panels %q: %d of %d KiB of the model are resident, %d KiB of the panels", panels,
+				ofModel>>10, size>>10, ofPanels>>10)
 		}
 		e.Close()
 		m.Close()

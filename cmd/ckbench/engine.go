@@ -27,7 +27,8 @@ func (o *engineFlags) flags(c *cobra.Command) {
 	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
-	g.Text(&o.panels, "panels", "", "", "FILE", "map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
+	g.Text(&o.panels, "panels", "", "", "FILE",
+		"map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
 }
 
@@ -43,7 +44,8 @@ func (o *engineFlags) threadList() ([]int, error) {
 func (p *program) engineOptions(o *engineFlags, m *generate.Model) engine.Options {
 	c := &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, m.Path),
+	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv,
+		KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, m.Path),
 		MemLimit: c.MemLimit}
 }
 

@@ -102,7 +102,8 @@ func (p *program) runRoofline(c *cobra.Command, args []string) error {
 		}
 	}
 	if model != nil {
-		job := bench.Job{Settings: p.settings(&o.engineFlags, 0), Engine: p.engineOptions(&o.engineFlags, model), Threads: []int{all}, Tests: []bench.Test{t}}
+		job := bench.Job{Settings: p.settings(&o.engineFlags, 0), Engine: p.engineOptions(&o.engineFlags, model),
+			Threads: []int{all}, Tests: []bench.Test{t}}
 		if err := doc.Place(c.Context(), model, job, p.events(nil)); err != nil {
 			return err
 		}

@@ -140,7 +140,8 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	out := format.NewWriter(to, o.format, len(off) > 0)
 	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps*(1+len(off))))
 	defer bar.Done()
-	job := bench.Job{Settings: p.settings(&o.engineFlags, o.reps), Engine: p.engineOptions(&o.engineFlags, m), Threads: threads, Tests: tests, Without: off, Steps: o.steps}
+	job := bench.Job{Settings: p.settings(&o.engineFlags, o.reps), Engine: p.engineOptions(&o.engineFlags, m),
+		Threads: threads, Tests: tests, Without: off, Steps: o.steps}
 	job.NoWarmup, job.NoRoof = o.noWarmup, o.noRoof
 	if folded != nil {
 		job.Folded = folded

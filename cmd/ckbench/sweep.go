@@ -72,7 +72,8 @@ func (p *program) runSweep(c *cobra.Command, args []string) error {
 	}
 	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps))
 	defer bar.Done()
-	job := bench.Job{Settings: p.settings(&o.engineFlags, o.reps), Engine: p.engineOptions(&o.engineFlags, m), Threads: threads, Tests: tests}
+	job := bench.Job{Settings: p.settings(&o.engineFlags, o.reps), Engine: p.engineOptions(&o.engineFlags, m),
+		Threads: threads, Tests: tests}
 	phases, err := bench.Sweep(c.Context(), m, job, p.events(bar), func(r *bench.Result) {
 		bar.Aside(func() error { p.explain(r); return nil })
 	})

@@ -167,8 +167,8 @@ func (p *program) printPanels(m *gguf.Model, plan *panelfile.Plan, path string, 
 	t := plaintext.Table{Head: []string{"type", "layout", "version", "matrices", "bytes", "bits/weight"},
 		Right: []bool{false, false, true, true, true, true}}
 	for _, r := range rows {
-		t.Rows = append(t.Rows, []string{r.Type, r.Layout, fmt.Sprint(r.Version), fmt.Sprint(r.Matrices), fmt.Sprint(r.Bytes),
-			fmt.Sprintf("%.2f", r.Bits)})
+		t.Rows = append(t.Rows, []string{r.Type, r.Layout, fmt.Sprint(r.Version), fmt.Sprint(r.Matrices),
+			fmt.Sprint(r.Bytes), fmt.Sprintf("%.2f", r.Bits)})
 	}
 	t.Rows = append(t.Rows, []string{filepath.Base(path), "", "", fmt.Sprint(len(list)), fmt.Sprint(plan.Size), ""})
 	return cli.OutError(t.Write(p.app.Out, c.Plain))

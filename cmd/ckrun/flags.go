@@ -145,7 +145,8 @@ func (o *options) engineFlags(c *cobra.Command) {
 	g.Int(&o.threadsBatch, "threads-batch", "", 0, 1, 4096, "N", "workers for the prompt; default: as --threads (also -tb)")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
-	g.Text(&o.panels, "panels", "", "", "FILE", "map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
+	g.Text(&o.panels, "panels", "", "", "FILE",
+		"map the weights' panels that ckquant pack wrote; none: do not; default: MODEL.panels, if it is there")
 	g.Bool(&o.noPack, "no-pack", "", "leave weights in the file's form: slower, less memory")
 }
 
@@ -158,5 +159,6 @@ func (p *program) engineOptions(path string) engine.Options {
 	o, c := &p.o, &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
 	return engine.Options{Tier: c.CPU, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
-		KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, path), MemLimit: c.MemLimit, Context: o.context}
+		KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, path), MemLimit: c.MemLimit,
+		Context: o.context}
 }

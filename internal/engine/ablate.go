@@ -63,7 +63,8 @@ var ErrNoRoom = errors.New("no room for a second copy of the weights")
 // (SharesSequences). Only one of them may walk at a time. It must be closed before e. ErrNoRoom: open the model again without e.
 func (e *Engine) Variant(without Ablation) (*Engine, error) {
 	v := &Engine{Graph: e.Graph, Tier: e.Tier, Machine: e.Machine, model: e.model, opt: e.opt, tbl: e.tbl, weights: e.weights, cache: e.cache,
-		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem, keep: e.keep, picks: e.picks,
+		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem,
+		keep: e.keep, picks: e.picks,
 		panelFile: e.panelFile, mapped: e.mapped}
 	v.opt.Without |= without
 	if without&Prefetch != 0 {

@@ -76,7 +76,8 @@ func rowDecoder(t *gguf.Tensor) func(int, []float32) {
 	return func(r int, dst []float32) { quant.Decode(t.Type, dst, t.Row(r)) }
 }
 
-// PackedBytes is the memory of the panels that were packed so far. Those that are mapped are the file's: see MappedBytes.
+// PackedBytes is the memory of the panels that were packed so far. Those that are mapped are the file's: see
+// MappedBytes.
 func (e *Engine) PackedBytes() int64 {
 	n := 0
 	for _, s := range e.weights.Slots {
@@ -87,8 +88,9 @@ func (e *Engine) PackedBytes() int64 {
 	return int64(n)
 }
 
-// BufferBytes is the memory of the walks' buffers. FileBytes is the size of the mapped file, of which the system keeps in memory what it
-// has room for; MappedBytes is that of the panels that are mapped beside it. MemLimit is what is bounded, with Options.MemLimit, 0 without: panels, cache and buffers.
+// BufferBytes is the memory of the walks' buffers. FileBytes is the size of the mapped file, of which the system
+// keeps in memory what it has room for; MappedBytes is that of the panels that are mapped beside it. MemLimit is
+// what is bounded, with Options.MemLimit, 0 without: panels, cache and buffers.
 func (e *Engine) BufferBytes() int64 {
 	if e.mem.buffers > 0 {
 		return e.mem.buffers
@@ -102,13 +104,15 @@ func (e *Engine) FileBytes() int64   { return e.mem.file }
 func (e *Engine) MappedBytes() int64 { return e.mem.mapped }
 func (e *Engine) MemLimit() int64    { return e.opt.MemLimit }
 
-// Packing reports whether panels that have room are still to be packed, or mapped ones to be compared: walks are slower until then.
+// Packing reports whether panels that have room are still to be packed, or mapped ones to be compared: walks are
+// slower until then.
 func (e *Engine) Packing() bool {
 	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })
 }
 
-// Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit beside their work: for who
-// wants to wait once, such as a warm-up. Each worker packs, and so touches first, an even part of each matrix. Between panels it looks whether ctx has ended.
+// Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit
+// beside their work: for who wants to wait once, such as a warm-up. Each worker packs, and so touches first, an
+// even part of each matrix. Between panels it looks whether ctx has ended.
 func (e *Engine) Pack(ctx context.Context) error {
 	t, err := e.team(e.Threads(plan.One))
 	if err != nil || !e.Packing() {

@@ -30,7 +30,8 @@ const NoPanels = "none"
 // PanelsSuffix is behind the name of a model in the name of its panels.
 const PanelsSuffix = ".panels"
 
-// FindPanels is the file that a word of --panels means for the model at path: for "" the one beside the model, if it is there.
+// FindPanels is the file that a word of --panels means for the model at path: for "" the one beside the model, if
+// it is there.
 func FindPanels(word, path string) string {
 	switch {
 	case word == NoPanels || word == "" && path == "":
@@ -69,8 +70,9 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 		}
 		layout, version := f.Layout()
 		formats[w.Name] = f
-		list = append(list, &panelfile.Matrix{Name: w.Name, Type: t.Type.String(), Layout: layout, Version: version, Rows: w.Rows,
-			Cols: w.Cols, PanelBytes: f.PanelBytes(w.Cols), Panels: walk.PanelsBytes(w.Rows, w.Cols, f) / f.PanelBytes(w.Cols)})
+		size := f.PanelBytes(w.Cols)
+		list = append(list, &panelfile.Matrix{Name: w.Name, Type: t.Type.String(), Layout: layout, Version: version,
+			Rows: w.Rows, Cols: w.Cols, PanelBytes: size, Panels: walk.PanelsBytes(w.Rows, w.Cols, f) / size})
 	}
 	if len(list) == 0 {
 		return nil, nil, &ModelError{m.Path, errors.New("none of its weights has panels")}
@@ -129,7 +131,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // samplePiece is how many bytes of a tensor are looked at in each of two places.
 const samplePiece = 4 << 10
 
-// sample looks at sizes, types, shapes, and 4 KiB in two places of each matrix: enough where the files are as old as they were. It reads the file, so that no page of it is mapped.
+// sample looks at sizes, types, shapes, and 4 KiB in two places of each matrix: enough where the files are as old as
+// they were. It reads the file, so that no page of it is mapped.
 func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 	src, h := panelfile.Source{Bytes: m.SizeBytes()}, sha256.New()
 	var files []*os.File
@@ -182,7 +185,8 @@ func (e *Engine) warn(format string, a ...any) {
 	e.Warnings = append(e.Warnings, fmt.Sprintf(format, a...))
 }
 
-// mapPanels opens the file of panels and takes those that this build can read. What cannot be used is said; then the file form is.
+// mapPanels opens the file of panels and takes those that this build can read. What cannot be used is said; then
+// the file form is.
 func (e *Engine) mapPanels(matrix []bool) error {
 	e.mapped = make([]*panelfile.Matrix, len(matrix))
 	path := e.opt.Panels
@@ -233,8 +237,8 @@ func (e *Engine) mapPanels(matrix []bool) error {
 		e.warn("%s: has no panels for %d of %d matrices", path, missing, all)
 	}
 	if n > 0 {
-		e.note("panels of %d of %d matrices are mapped from %s, %s; each is compared with its checksum at its first use", n, all,
-			path, mib(bytes))
+		e.note("panels of %d of %d matrices are mapped from %s, %s; each is compared with its checksum at its first use",
+			n, all, path, mib(bytes))
 	}
 	return nil
 }
@@ -250,7 +254,8 @@ func (e *Engine) foreign(f *panelfile.File) string {
 		case t == nil:
 			return fmt.Sprintf("is of another model: tensor %q is not in this one", x.Name)
 		case t.Rows() != x.Rows || t.Cols() != x.Cols || t.Type.String() != x.Type:
-			return fmt.Sprintf("is of another model: tensor %s is %d×%d %s there, %d×%d %s here", x.Name, x.Rows, x.Cols, x.Type, t.Rows(), t.Cols(), t.Type)
+			return fmt.Sprintf("is of another model: tensor %s is %d×%d %s there, %d×%d %s here", x.Name, x.Rows,
+				x.Cols, x.Type, t.Rows(), t.Cols(), t.Type)
 		}
 	}
 	src, err := sample(e.model, f.Matrices)
@@ -277,8 +282,8 @@ func (e *Engine) foreign(f *panelfile.File) string {
 // readable reports whether panels are those that a format's kernels read.
 func readable(x *panelfile.Matrix, w graph.Weight, f *kernel.Format) bool {
 	layout, version := f.Layout()
-	return x.Layout == layout && x.Version == version && x.Rows == w.Rows && x.Cols == w.Cols && x.PanelBytes == f.PanelBytes(w.Cols) &&
-		int64(walk.PanelsBytes(w.Rows, w.Cols, f)) == x.Bytes()
+	return x.Layout == layout && x.Version == version && x.Rows == w.Rows && x.Cols == w.Cols &&
+		x.PanelBytes == f.PanelBytes(w.Cols) && int64(walk.PanelsBytes(w.Rows, w.Cols, f)) == x.Bytes()
 }
 
 // refusal says why panels cannot be read.
@@ -286,14 +291,16 @@ func (e *Engine) refusal(x *panelfile.Matrix, f *kernel.Format) string {
 	layout, version := f.Layout()
 	switch {
 	case f.Direct && e.opt.F32Act:
-		return fmt.Sprintf("they have layout %s version %d, and --act f32 multiplies %s weights without panels", x.Layout, x.Version, x.Type)
+		return fmt.Sprintf("they have layout %s version %d, and --act f32 multiplies %s weights without panels",
+			x.Layout, x.Version, x.Type)
 	case f.Direct:
-		return fmt.Sprintf("they have layout %s version %d, and this build multiplies %s weights without panels", x.Layout, x.Version, x.Type)
+		return fmt.Sprintf("they have layout %s version %d, and this build multiplies %s weights without panels",
+			x.Layout, x.Version, x.Type)
 	case x.Layout == layout && x.Version == version:
 		return fmt.Sprintf("they have panels of another size than those of layout %s version %d", layout, version)
 	}
-	return fmt.Sprintf("they have layout %s version %d, this build has %s version %d; write the file anew with ckquant pack", x.Layout, x.Version,
-		layout, version)
+	return fmt.Sprintf("they have layout %s version %d, this build has %s version %d; write the file anew with ckquant pack",
+		x.Layout, x.Version, layout, version)
 }
 
 // damaged is the error of a panel that is not what was written.
@@ -302,5 +309,6 @@ func (e *Engine) damaged(d *walk.DamagedPanel) error {
 	if i := slices.Index(e.weights.Slots, d.Slot); i >= 0 {
 		name = "tensor " + e.Graph.Weights[i].Name
 	}
-	return &ModelError{e.panelFile.Path(), fmt.Errorf("%s: %w; write the file anew with ckquant pack, or use --panels none", name, d)}
+	err := fmt.Errorf("%s: %w; write the file anew with ckquant pack, or use --panels none", name, d)
+	return &ModelError{e.panelFile.Path(), err}
 }

@@ -68,11 +68,13 @@ func TestMappedPanels(t *testing.T) {
 		if n := e.MappedBytes(); n == 0 || n > plain.mem.kept || n < plain.mem.kept-100<<10 {
 			t.Errorf("%d bytes are mapped, %d would be packed", n, plain.mem.kept)
 		}
-		if e.PackedBytes() != 0 || e.mem.kept != 0 || e.panels != nil || e.Packing() || !e.Packed() || e.WeightBytes() != plain.WeightBytes() {
-			t.Errorf("%d bytes are packed, %d kept, packing %v, packed %v, %d bytes of weights, not %d", e.PackedBytes(), e.mem.kept, e.Packing(),
-				e.Packed(), e.WeightBytes(), plain.WeightBytes())
+		if e.PackedBytes() != 0 || e.mem.kept != 0 || e.panels != nil || e.Packing() || !e.Packed() ||
+			e.WeightBytes() != plain.WeightBytes() {
+			t.Errorf("%d bytes are packed, %d kept, packing %v, packed %v, %d bytes of weights, not %d",
+				e.PackedBytes(), e.mem.kept, e.Packing(), e.Packed(), e.WeightBytes(), plain.WeightBytes())
 		}
-		if len(e.Warnings) > 0 || !strings.HasSuffix(note(e, "weights"), "all panels too; nothing is packed") || note(e, "panels of 29 of 29 matrices") == "" {
+		if len(e.Warnings) > 0 || !strings.HasSuffix(note(e, "weights"), "all panels too; nothing is packed") ||
+			note(e, "panels of 29 of 29 matrices") == "" {
 			t.Errorf("warnings %q, notes %q", e.Warnings, e.Notes)
 		}
 	}
@@ -122,16 +124,19 @@ func TestPanelsRefused(t *testing.T) {
 	}{
 		"older version": {func(l []*panelfile.Matrix) []*panelfile.Matrix { l[3].Version = 7; return l }, Options{},
 			"panels of 1 of 29 matrices are not used: they have layout Q8_0 version 7, this build has Q8_0 version 1; write the file anew with ckquant pack", true},
-		"other layout": {func(l []*panelfile.Matrix) []*panelfile.Matrix { l[3].Layout = "Q9"; return l }, Options{}, "layout Q9 version 1", true},
+		"other layout": {func(l []*panelfile.Matrix) []*panelfile.Matrix { l[3].Layout = "Q9"; return l },
+			Options{}, "layout Q9 version 1", true},
 		"other size": {func(l []*panelfile.Matrix) []*panelfile.Matrix { l[3].Panels--; return l }, Options{},
 			"panels of another size than those of layout Q8_0 version 1", true},
 		"act f32": {nil, Options{F32Act: true}, "layout Q8_0 version 1, and --act f32 multiplies Q8_0 weights without panels", false},
-		"missing": {func(l []*panelfile.Matrix) []*panelfile.Matrix { return l[2:] }, Options{}, "has no panels for 2 of 29 matrices", true},
+		"missing": {func(l []*panelfile.Matrix) []*panelfile.Matrix { return l[2:] }, Options{},
+			"has no panels for 2 of 29 matrices", true},
 	} {
 		path := panelsOf(t, m, c.change)
 		c.opt.Threads, c.opt.Panels = 2, path
 		e := open(t, m, c.opt)
-		if len(e.Warnings) != 1 || !strings.HasPrefix(e.Warnings[0], path+": ") || !strings.Contains(e.Warnings[0], c.warn) || (e.MappedBytes() > 0) != c.mapped {
+		if len(e.Warnings) != 1 || !strings.HasPrefix(e.Warnings[0], path+": ") ||
+			!strings.Contains(e.Warnings[0], c.warn) || (e.MappedBytes() > 0) != c.mapped {
 			t.Errorf("%s: %d bytes are mapped, warnings %q", name, e.MappedBytes(), e.Warnings)
 		}
 		if got := logits(t, e); !c.opt.F32Act && !slices.Equal(got, want) {
@@ -140,7 +145,8 @@ func TestPanelsRefused(t *testing.T) {
 	}
 }
 
-// A file of another model, and one that is damaged where it is opened, is not used at all; a line says why. One that is not there is an error.
+// A file of another model, and one that is damaged where it is opened, is not used at all; a line says why. One
+// that is not there is an error.
 func TestPanelsNotUsed(t *testing.T) {
 	m := small(t)
 	want := logits(t, open(t, m, Options{Threads: 2}))
@@ -154,7 +160,8 @@ func TestPanelsNotUsed(t *testing.T) {
 		return b
 	}
 	otherOf := func(seed uint64, hidden int) []byte {
-		s := synth.Shape{Arch: "llama", Layers: 4, Hidden: hidden, FFN: 512, Heads: 4, KVHeads: 1, HeadDim: 64, Vocab: 4000, Context: 1 << 20, RopeBase: 1e4}
+		s := synth.Shape{Arch: "llama", Layers: 4, Hidden: hidden, FFN: 512, Heads: 4, KVHeads: 1, HeadDim: 64,
+			Vocab: 4000, Context: 1 << 20, RopeBase: 1e4}
 		var b stdbytes.Buffer
 		if err := synth.Write(&b, "small", s, quant.Q8_0, seed); err != nil {
 			t.Fatal(err)
@@ -188,7 +195,8 @@ func TestPanelsNotUsed(t *testing.T) {
 	} {
 		path := place(t, c.file)
 		e := open(t, m, Options{Threads: 2, Panels: path})
-		if len(e.Warnings) != 1 || !strings.HasPrefix(e.Warnings[0], path+": ") || !strings.Contains(e.Warnings[0], c.warn) ||
+		if len(e.Warnings) != 1 || !strings.HasPrefix(e.Warnings[0], path+": ") ||
+			!strings.Contains(e.Warnings[0], c.warn) ||
 			!strings.HasSuffix(e.Warnings[0], "; its panels are not used") || e.MappedBytes() != 0 {
 			t.Errorf("%s: %d bytes are mapped, warnings %q", name, e.MappedBytes(), e.Warnings)
 		}
@@ -197,12 +205,14 @@ func TestPanelsNotUsed(t *testing.T) {
 		}
 	}
 	var me *ModelError
-	if _, err := Open(m, Options{Threads: 1, Panels: filepath.Join(t.TempDir(), "none")}); !errors.As(err, &me) || !strings.HasSuffix(err.Error(), "/none: no such file of panels") {
+	if _, err := Open(m, Options{Threads: 1, Panels: filepath.Join(t.TempDir(), "none")}); !errors.As(err, &me) ||
+		!strings.HasSuffix(err.Error(), "/none: no such file of panels") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
 
-// A bit of a panel that changed ends the walk, and names the file, the tensor and the panel. Bits between matrices are nobody's.
+// A bit of a panel that changed ends the walk, and names the file, the tensor and the panel. Bits between matrices
+// are nobody's.
 func TestPanelDamaged(t *testing.T) {
 	m := small(t)
 	path := panelsOf(t, m, nil)
@@ -229,7 +239,8 @@ func TestPanelDamaged(t *testing.T) {
 		for range 2 { // the second time as the first
 			err := e.Forward(context.Background(), e.NewSeq(), make([]int32, 40), All, each)
 			var me *ModelError
-			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &me) || me.Path != bad || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil || c.want != "" && (!errors.As(err, &me) || me.Path != bad ||
+				!strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -255,7 +266,8 @@ func TestPanelsTruncatedInUse(t *testing.T) {
 		path := panelsOf(t, m, nil)
 		e := open(t, m, Options{Threads: 2, Panels: path})
 		forward := func() error {
-			return e.Forward(context.Background(), e.NewSeq(), []int32{1}, Last, func(int, []float32) error { return nil })
+			each := func(int, []float32) error { return nil }
+			return e.Forward(context.Background(), e.NewSeq(), []int32{1}, Last, each)
 		}
 		if used {
 			if err := forward(); err != nil {
@@ -266,7 +278,8 @@ func TestPanelsTruncatedInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var me *ModelError
-		if err := forward(); !errors.As(err, &me) || me.Path != path || !strings.Contains(err.Error(), "a page of the mapped file cannot be read") {
+		err := forward()
+		if !errors.As(err, &me) || me.Path != path || !strings.Contains(err.Error(), "a page of the mapped file") {
 			t.Errorf("used before %v: %v", used, err)
 		}
 	}

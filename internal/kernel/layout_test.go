@@ -11,8 +11,8 @@ import (
 	"ck/internal/quant"
 )
 
-// packedSamples are the layout, its version and the beginning of the SHA-256 of two panels of each type with panels: one that has all its
-// rows, and one that lacks some, with a tail along K where blocks allow one.
+// packedSamples are the layout, its version and the beginning of the SHA-256 of two panels of each type with
+// panels: one that has all its rows, and one that lacks some, with a tail along K where blocks allow one.
 var packedSamples = map[quant.Type]string{
 	quant.F32:     "F32 1 cd6cda7dc0f51545",
 	quant.F16:     "F16 1 0d0811bd6764cf30",
@@ -67,8 +67,8 @@ func packedSample(f *Format) string {
 	return fmt.Sprintf("%s %d %s", name, version, hex.EncodeToString(sum.Sum(nil)[:8]))
 }
 
-// Files of panels stay good as long as the bytes of a layout do. Whoever changes them raises the version in layouts, then writes the new
-// line here.
+// Files of panels stay good as long as the bytes of a layout do. Whoever changes them raises the version in
+// layouts, then writes the new line here.
 func TestPanelsKeepTheirBytes(t *testing.T) {
 	for typ := range layouts {
 		want, ok := packedSamples[typ]

@@ -76,8 +76,9 @@ func (t *Table) NewScratch() *Scratch {
 
 func (t *Table) NewAttnScratch() *AttnScratch { return &AttnScratch{noPf: t.noPf} }
 
-// layouts are the types with panels of their own and the form of activations that their kernels read. Files hold panels: whoever changes
-// a byte that Pack makes of a type's rows raises the row's version, so that older files are refused.
+// layouts are the types with panels of their own and the form of activations that their kernels read. Files hold
+// panels: whoever changes a byte that Pack makes of a type's rows raises the row's version, so that older files are
+// refused.
 var layouts = map[quant.Type]struct {
 	layout  dot.Layout
 	act     ActKind
@@ -162,7 +163,8 @@ func (t *Table) Format(w quant.Type, f32 bool) *Format {
 	return &t.formats[0][w]
 }
 
-// Layout names the layout of the panels and the version of their bytes, which are the same on every tier; "" if Direct.
+// Layout names the layout of the panels and the version of their bytes, which are the same on every tier; "" if
+// Direct.
 func (f *Format) Layout() (name string, version int) {
 	if f.Direct {
 		return "", 0

@@ -1,8 +1,8 @@
-// Package panelfile reads and writes files of panels: the weights of a model as kernels read them, so that a program maps them and packs
-// nothing, and processes share them.
+// Package panelfile reads and writes files of panels: the weights of a model as kernels read them, so that a
+// program maps them and packs nothing, and processes share them.
 //
-// A file has a header, the panels of each matrix at a page boundary, and at the next one the CRC-32C of every panel. All numbers are
-// little endian:
+// A file has a header, the panels of each matrix at a page boundary, and at the next one the CRC-32C of every
+// panel. All numbers are little endian:
 //
 //	8  CKPANELS          4  version of this form          4  bytes of the table
 //	   the table: 8 size of the file, 8, 8, 32 and 4 of Source, 4 number of matrices, then for each
@@ -126,7 +126,8 @@ func place(list []*Matrix, header int64) (r room, err error) {
 	at := up(header)
 	for _, m := range list {
 		if m.Panels < 1 || m.PanelBytes < 1 || m.Rows < 1 || m.Cols < 1 || m.Version < 1 {
-			return r, fmt.Errorf("matrix %q: %d panels of %d bytes for %d×%d, layout version %d", m.Name, m.Panels, m.PanelBytes, m.Rows, m.Cols, m.Version)
+			return r, fmt.Errorf("matrix %q: %d panels of %d bytes for %d×%d, layout version %d", m.Name,
+				m.Panels, m.PanelBytes, m.Rows, m.Cols, m.Version)
 		}
 		if int64(m.PanelBytes) > (math.MaxInt64>>2-at)/int64(m.Panels) {
 			return r, fmt.Errorf("matrix %q: %d panels of %d bytes are too much", m.Name, m.Panels, m.PanelBytes)
@@ -238,8 +239,8 @@ func parse(b []byte) (*File, error) {
 	f.Contents = in.u32()
 	var offsets []int64
 	for range in.u32() {
-		m := &Matrix{Name: in.text(), Type: in.text(), Layout: in.text(), Version: int(in.u32()), Rows: int(in.count()), Cols: int(in.count()),
-			PanelBytes: int(in.count()), Panels: int(in.u32())}
+		m := &Matrix{Name: in.text(), Type: in.text(), Layout: in.text(), Version: int(in.u32()),
+			Rows: int(in.count()), Cols: int(in.count()), PanelBytes: int(in.count()), Panels: int(in.u32())}
 		offsets = append(offsets, in.count())
 		if in.short {
 			return nil, errors.New("its header is damaged: it ends within a matrix, or has numbers that none can have")
@@ -265,7 +266,8 @@ func parse(b []byte) (*File, error) {
 	}
 	for i, m := range f.Matrices {
 		if m.offset != offsets[i] {
-			return nil, fmt.Errorf("its header is damaged: matrix %q lies at %d, not at %d", m.Name, offsets[i], m.offset)
+			return nil, fmt.Errorf("its header is damaged: matrix %q lies at %d, not at %d", m.Name, offsets[i],
+				m.offset)
 		}
 	}
 	return f, f.take(b, r)

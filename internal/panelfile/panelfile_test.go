@@ -20,7 +20,8 @@ import (
 func list() []*Matrix {
 	return []*Matrix{
 		{Name: "a", Type: "Q8_0", Layout: "Q8_0", Version: 1, Rows: 31, Cols: 64, PanelBytes: 1088, Panels: 2},
-		{Name: "b.weight", Type: "IQ4_XS", Layout: "Code4", Version: 3, Rows: 16, Cols: 512, PanelBytes: 4096, Panels: 1},
+		{Name: "b.weight", Type: "IQ4_XS", Layout: "Code4", Version: 3, Rows: 16, Cols: 512, PanelBytes: 4096,
+			Panels: 1},
 		{Name: "c", Type: "F32", Layout: "F32", Version: 1, Rows: 640, Cols: 1500, PanelBytes: 384_000, Panels: 10},
 	}
 }
@@ -68,19 +69,22 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if f.Source != source || f.Size() != int64(len(b)) || f.Path() != path || len(f.Matrices) != 3 || f.Matrix("d") != nil {
+	if f.Source != source || f.Size() != int64(len(b)) || f.Path() != path || len(f.Matrices) != 3 ||
+		f.Matrix("d") != nil {
 		t.Errorf("%+v", f)
 	}
 	for _, want := range list() {
 		m := f.Matrix(want.Name)
-		if m == nil || m.Type != want.Type || m.Layout != want.Layout || m.Version != want.Version || m.Rows != want.Rows || m.Cols != want.Cols ||
-			m.PanelBytes != want.PanelBytes || len(m.Sums()) != want.Panels || int64(len(m.Data())) != want.Bytes() || m.offset%page != 0 {
+		if m == nil || m.Type != want.Type || m.Layout != want.Layout || m.Version != want.Version ||
+			m.Rows != want.Rows || m.Cols != want.Cols || m.PanelBytes != want.PanelBytes || len(m.Sums()) != want.Panels ||
+			int64(len(m.Data())) != want.Bytes() || m.offset%page != 0 {
 			t.Fatalf("%+v", m)
 		}
 		got := make([]byte, m.PanelBytes)
 		for p, sum := range m.Sums() {
 			panel(got, m, p)
-			if has := m.Data()[p*m.PanelBytes:][:m.PanelBytes]; !bytes.Equal(has, got) || crc32.Checksum(got, castagnoli) != sum {
+			has := m.Data()[p*m.PanelBytes:][:m.PanelBytes]
+			if !bytes.Equal(has, got) || crc32.Checksum(got, castagnoli) != sum {
 				t.Errorf("matrix %s, panel %d: other bytes or another checksum", m.Name, p)
 			}
 		}
@@ -102,7 +106,8 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range []int64{0, 7, 8, 15, 16, 100, int64(len(p.header)) - 1, int64(len(p.header)), 4096, p.room.sums, p.Size - 1} {
+	for _, n := range []int64{0, 7, 8, 15, 16, 100, int64(len(p.header)) - 1, int64(len(p.header)), 4096,
+		p.room.sums, p.Size - 1} {
 		if _, err := parse(b[:n]); err == nil {
 			t.Errorf("cut to %d bytes: nobody saw it", n)
 		}
@@ -122,9 +127,10 @@ func TestHeaders(t *testing.T) {
 		change func(list []*Matrix) []*Matrix
 		want   string
 	}{
-		"no panels":   {func(l []*Matrix) []*Matrix { l[1].Panels = 0; return l }, "0 panels"},
-		"version 0":   {func(l []*Matrix) []*Matrix { l[1].Version = 0; return l }, "layout version 0"},
-		"large":       {func(l []*Matrix) []*Matrix { l[1].PanelBytes, l[1].Panels = 1<<60, 9; return l }, "too much"},
+		"no panels": {func(l []*Matrix) []*Matrix { l[1].Panels = 0; return l }, "0 panels"},
+		"version 0": {func(l []*Matrix) []*Matrix { l[1].Version = 0; return l }, "layout version 0"},
+		"large": {func(l []*Matrix) []*Matrix { l[1].PanelBytes, l[1].Panels = 1<<60, 9; return l },
+			"too much"},
 		"twice":       {func(l []*Matrix) []*Matrix { l[1].Name = "a"; return l }, "twice"},
 		"moved":       {func(l []*Matrix) []*Matrix { l[2].offset += page; return l }, "lies at"},
 		"other size":  {func(l []*Matrix) []*Matrix { l[2].Panels++; return l }, "need"},
@@ -214,7 +220,8 @@ func TestWriteEnds(t *testing.T) {
 // Whatever the bytes are, parsing ends; what it takes is as it would be written.
 func FuzzParse(tf *testing.F) {
 	f := testkit.Fuzz(tf)
-	small := []*Matrix{{Name: "a", Type: "F16", Layout: "F16", Version: 1, Rows: 5, Cols: 3, PanelBytes: 384, Panels: 1}}
+	small := []*Matrix{{Name: "a", Type: "F16", Layout: "F16", Version: 1, Rows: 5, Cols: 3, PanelBytes: 384,
+		Panels: 1}}
 	p, err := NewPlan(source, small)
 	if err != nil {
 		tf.Fatal(err)

@@ -60,8 +60,8 @@ type chunk struct {
 // Pack makes panel p of a matrix. It is called by several goroutines at once.
 type Pack func(dst []byte, m *Matrix, p int) error
 
-// Write writes the file in one pass. So many workers pack; wrote, if not nil, is told how many bytes were written. The bytes do not depend
-// on the workers.
+// Write writes the file in one pass. So many workers pack; wrote, if not nil, is told how many bytes were written.
+// The bytes do not depend on the workers.
 func (p *Plan) Write(ctx context.Context, w io.Writer, workers int, pack Pack, wrote func(bytes int64)) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -160,8 +160,8 @@ func (p *Plan) write(ctx context.Context, w io.Writer, order <-chan *chunk, wrot
 	return out.flush()
 }
 
-// blockBytes is what is written at a time, at multiples of it: file systems then cache the file in huge pages, which are mapped as such. First
-// walks over 816 MB take 16 ms less than with the pages of small pieces.
+// blockBytes is what is written at a time, at multiples of it: file systems then cache the file in huge pages,
+// which are mapped as such. First walks over 816 MB take 16 ms less than with the pages of small pieces.
 const blockBytes = 4 << 20
 
 // blocks collects what is written into blocks, and knows how much that was.

@@ -10,8 +10,9 @@ import (
 	"ck/internal/team"
 )
 
-// Slot is a weight matrix as the walk finds it: the rows of the file, and panels once they were packed to stay. The same bytes come
-// out whoever packs, wherever to. A slot may have its panels from a mapped file instead (NewMappedSlot): nothing is packed then.
+// Slot is a weight matrix as the walk finds it: the rows of the file, and panels once they were packed to stay. The
+// same bytes come out whoever packs, wherever to. A slot may have its panels from a mapped file instead
+// (NewMappedSlot): nothing is packed then.
 //
 // The first use of a panel packs it into scratch in the second-level cache, multiplies and forgets it. Later uses pack to stay, for
 // as much time as the rest of the matmul has taken: the first token does not wait for new memory, and no walk takes more than about
@@ -45,7 +46,8 @@ type Slot struct {
 	sums  []uint32        // CRC-32C of each panel, where mem is a file's mapping; nil: mem is to be packed
 }
 
-// The states of a panel. One that is mapped goes from filed to packed, once its bytes were found to be those that were written.
+// The states of a panel. One that is mapped goes from filed to packed, once its bytes were found to be those that
+// were written.
 const (
 	filed  = 0 // nobody has read its rows
 	used   = 1 // its rows were read at least once
@@ -95,16 +97,16 @@ func NewSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte)
 	return s
 }
 
-// NewMappedSlot makes a slot whose panels are the bytes of a mapped file, with the CRC-32C of each. They are compared at the first use of
-// a panel, while it is in the cache; see DamagedPanel.
+// NewMappedSlot makes a slot whose panels are the bytes of a mapped file, with the CRC-32C of each. They are
+// compared at the first use of a panel, while it is in the cache; see DamagedPanel.
 func NewMappedSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte, sums []uint32) *Slot {
 	s := NewSlot(rows, cols, f, row, mem)
 	s.sums = sums
 	return s
 }
 
-// DamagedPanel says that a panel of a mapped file is not what was written there. Routines panic with it, as they do where a page of the
-// file cannot be read.
+// DamagedPanel says that a panel of a mapped file is not what was written there. Routines panic with it, as they do
+// where a page of the file cannot be read.
 type DamagedPanel struct {
 	Slot  *Slot
 	Panel int
@@ -175,8 +177,8 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	return q, scratch[:(q-p)*s.pb]
 }
 
-// checked makes mapped panels [p, q) readable, of which it compares some up to end if p is not yet compared. What it has read is
-// multiplied while the cache has it.
+// checked makes mapped panels [p, q) readable, of which it compares some up to end if p is not yet compared. What
+// it has read is multiplied while the cache has it.
 func (s *Slot) checked(u *reader, p, q, end int) (int, []byte) {
 	if q == p {
 		u.sum ^= fetch(s.mem[p*s.pb : end*s.pb])
@@ -187,8 +189,9 @@ func (s *Slot) checked(u *reader, p, q, end int) (int, []byte) {
 	return q, s.mem[p*s.pb : q*s.pb]
 }
 
-// fetch brings b to the cache: it reads a byte of each line, in four places that do not wait for each other. A checksum alone waits for
-// memory: 6 to 8 GB/s for one core, and 14 GB/s with fetch before it, which takes 32 by itself.
+// fetch brings b to the cache: it reads a byte of each line, in four places that do not wait for each other. A
+// checksum alone waits for memory: 6 to 8 GB/s for one core, and 14 GB/s with fetch before it, which takes 32 by
+// itself.
 func fetch(b []byte) (sum byte) {
 	var s0, s1, s2, s3 byte
 	for ; len(b) >= 256; b = b[256:] {
@@ -266,8 +269,9 @@ func (s *Slot) Packing() bool {
 	return false
 }
 
-// Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used before or not, and
-// compares those that are mapped. It returns early once stop is true, at which it looks before each panel.
+// Pack packs worker w's part of the panels, an even one of so many workers, to stay, as far as there is room, used
+// before or not, and compares those that are mapped. It returns early once stop is true, at which it looks before
+// each panel.
 func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 	n := s.panels()
 	lo, hi := n*w/workers, n*(w+1)/workers

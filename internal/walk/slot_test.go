@@ -216,7 +216,10 @@ func TestMappedSlot(t *testing.T) {
 			wg.Go(func() {
 				if pack {
 					s.Pack(w, 3, nil)
-				} else if err := readShare(s, &reader{}, w*50, s.panels(), make([]byte, s.scratch()), want); err != nil {
+					return
+				}
+				scratch := make([]byte, s.scratch())
+				if err := readShare(s, &reader{}, w*50, s.panels(), scratch, want); err != nil {
 					t.Error(err)
 				}
 			})
@@ -231,7 +234,8 @@ func TestMappedSlot(t *testing.T) {
 	}
 }
 
-// A bit that changed ends the use, at each use, and only that of its panel. One that changes later is not seen: panels are compared once.
+// A bit that changed ends the use, at each use, and only that of its panel. One that changes later is not seen:
+// panels are compared once.
 func TestMappedSlotDamaged(t *testing.T) {
 	s, want := mappedSlot(t, 16*40, 1024)
 	const bad = 33

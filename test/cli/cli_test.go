@@ -273,7 +273,8 @@ func TestInterruptWaiting(t *testing.T) {
 	}
 }
 
-// TestFileTruncatedInUse cuts a model's file, or that of its panels, while the program reads it through its mapping: exit code 3 and one line.
+// TestFileTruncatedInUse cuts a model's file, or that of its panels, while the program reads it through its
+// mapping: exit code 3 and one line.
 func TestFileTruncatedInUse(t *testing.T) {
 	dir := buildPrograms(t)
 	for _, panels := range []bool{false, true} {
@@ -297,7 +298,8 @@ func truncateInUse(t *testing.T, dir string, panels bool) {
 		}
 		path, how = model+".panels", "--no-stdin"
 	}
-	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", strings.TrimSuffix(path, ".panels"), how, "--raw", "-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "x")
+	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", strings.TrimSuffix(path, ".panels"), how, "--raw",
+		"-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "x")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A disk without room, or one that may not be written, is said before or while panels are written: code 4, and nothing stays. ckrun goes on
-// without panels, and reads those of a disk that it may not write.
+// A disk without room, or one that may not be written, is said before or while panels are written: code 4, and
+// nothing stays. ckrun goes on without panels, and reads those of a disk that it may not write.
 func TestPackDisks(t *testing.T) {
 	dir := buildPrograms(t)
 	if os.Getuid() != 0 {
@@ -25,15 +25,16 @@ func TestPackDisks(t *testing.T) {
 	model := signalModel(t, "Q8_0")
 	out := filepath.Join(disk, "out.panels")
 	pack := func(words ...string) (int, string) {
-		b, err := exec.Command(filepath.Join(dir, "ckquant"), append([]string{"pack", "-q"}, words...)...).CombinedOutput()
+		cmd := exec.Command(filepath.Join(dir, "ckquant"), append([]string{"pack", "-q"}, words...)...)
+		b, err := cmd.CombinedOutput()
 		return exitCode(err), string(b)
 	}
 	if code, said := pack(model, out); code != 4 || !strings.Contains(said, "the disk has") {
 		t.Errorf("too little room: code %d, %s", code, said)
 	}
 	small := filepath.Join(disk, "small.gguf")
-	synth := exec.Command(filepath.Join(dir, "ckbench"), "synth", "Q8_0", "--layers", "2", "--hidden", "64", "--ffn", "128",
-		"--heads", "2", "--vocab", "600", "-o", small)
+	synth := exec.Command(filepath.Join(dir, "ckbench"), "synth", "Q8_0", "--layers", "2", "--hidden", "64",
+		"--ffn", "128", "--heads", "2", "--vocab", "600", "-o", small)
 	if said, err := synth.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
@@ -46,7 +47,8 @@ func TestPackDisks(t *testing.T) {
 	if code, said := pack(small, out); code != 4 || !strings.Contains(said, "read-only file system") {
 		t.Errorf("a disk that may not be written: code %d, %s", code, said)
 	}
-	said, err := exec.Command(filepath.Join(dir, "ckrun"), "-m", small, "--ids", "1", "-n", "0", "-v").CombinedOutput()
+	cmd := exec.Command(filepath.Join(dir, "ckrun"), "-m", small, "--ids", "1", "-n", "0", "-v")
+	said, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "are mapped from "+small+".panels") {
 		t.Errorf("panels of a disk that may not be written: %v\n%s", err, said)
 	}
@@ -73,7 +75,8 @@ func TestPackKilled(t *testing.T) {
 			t.Errorf("killed: %v is left", left)
 		}
 	}
-	if said, err := exec.Command(filepath.Join(dir, "ckquant"), "pack", "-q", model, out).CombinedOutput(); err != nil {
+	cmd := exec.Command(filepath.Join(dir, "ckquant"), "pack", "-q", model, out)
+	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)
 	}
 }
