@@ -22,8 +22,6 @@ import (
 	"hash/crc32"
 	"math"
 
-	"golang.org/x/sys/unix"
-
 	"ck/internal/mapfile"
 )
 
@@ -78,6 +76,10 @@ type File struct {
 }
 
 // Open maps a file. A missing file and missing permission keep their fs errors.
+//
+// MADV_HUGEPAGE is not asked for: pages that are cached huge are mapped so without it, and a file that must be read
+// comes in pieces of 2 MiB then, each waited for. A first walk over 816 MB took 770 to 1670 ms with it, 318 to 1080
+// without.
 func Open(path string) (*File, error) {
 	m, err := mapfile.Open(path)
 	if err != nil {
@@ -95,7 +97,6 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	f.file = m
-	unix.Madvise(m.Data, unix.MADV_HUGEPAGE) // where the file has to be read first; not all systems can
 	return f, nil
 }
 
