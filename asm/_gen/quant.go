@@ -75,6 +75,7 @@ func (v *lanes) round(a, d int) {
 
 // Predicates of comparisons; those with not hold for NaN.
 const (
+	isEqual    = "$0"
 	isLess     = "$0x11"
 	isNotEqual = "$4"
 	isNotLess  = "$5"
@@ -244,9 +245,9 @@ func quantizers(wide bool) *gen {
 	v.positive()
 	v.constantsIQ4()
 	v.iq4()
-	v.rows64("gridc", 2, 7, 0xffffffff, math.Float32bits(math.MaxFloat32), 15)
-	v.grid(4, 3, 7)
-	v.grid(8, 2, 2)
+	v.constantsGrid()
+	v.grid(gridType{4, 3, 7})
+	v.grid(gridType{8, 2, 2})
 	v.code("\nfunc run%s(o Op, b *Block) {\nswitch o {", v.suffix())
 	for _, op := range v.ops {
 		v.code("case %s:\n%s(b)", op, lower(op)+v.suffix())

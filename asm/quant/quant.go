@@ -33,7 +33,7 @@ const (
 	MeanSquares              // Variance = Average times the sum of X*X
 	IQ4                      // searchIQ4; sets Scale
 	// Grid4 and Grid8 take points of 4 elements with levels 0..7, or 8 with 0..2, to a grid, by the step 1/R and Scale.
-	// They set Q, Moved, SumX to the sum of W*X*Q and SumW to that of W*Q*Q.
+	// A level l stands for 2*l+1. They set Code, Moved, SumX to the sum of W*X*(2*l+1), SumW to that of W*(2*l+1)^2.
 	Grid4
 	Grid8
 	Extremes // sets Low and High to the extent, Scale to the first element of the largest magnitude
@@ -52,6 +52,9 @@ const (
 
 // Lanes is the number of blocks of a search.
 const Lanes = 16
+
+// NearPad is the number of words behind a list that may be read, which must be codes of candidates in it.
+const NearPad = Lanes - 1
 
 // MaxTries is the largest number of steps that a search compares.
 const MaxTries = 40
@@ -76,12 +79,13 @@ type Block struct {
 	High                     Row // of Extremes; overwritten by others
 	Lowest, SumW, SumX, Best Row // overwritten
 
-	// For grids. The code of a point has the levels of its elements, 3 or 2 bits each. Index has for each code that is a
-	// point of the grid its values, else the complement of the place in Near of a list: its length, then values.
-	// Values are 2*level+1, four bits each.
+	// For grids. The code of a point has the levels of its elements, element 0 lowest, 3 or 2 bits each. Index has an
+	// int32 for each code: not negative for a point of the grid, else the complement of the place in Near of a list:
+	// its length, then as many codes and at least NearPad more words.
 	Index, Near unsafe.Pointer
 	Root        [32]Row          // of W
-	Moved       [8][Lanes]uint32 // for each point: not zero if its code was not of the grid
+	Code        [8][Lanes]uint32 // of each point in the grid
+	Moved       [8][Lanes]uint32 // for each point: not zero if it was not of the grid
 
 	Src unsafe.Pointer // for Transpose: N elements of each block, one block after another
 	Dst unsafe.Pointer // and where they go: X or W

@@ -25,7 +25,7 @@ func (e *Encoder) grid(dst []byte, src, imatrix []float32) {
 	g.forVectors()
 	b := &m.block
 	b.N = f.search.size
-	b.Index, b.Near = unsafe.Pointer(&g.values[0]), unsafe.Pointer(&g.nearValues[0])
+	b.Index, b.Near = unsafe.Pointer(&g.places[0]), unsafe.Pointer(&g.nearCodes[0])
 	subs := 256 / f.search.size
 	for at := 0; at < len(src); at += 16 * f.search.size {
 		supers := min(16/subs, (len(src)-at)/256)
@@ -112,9 +112,7 @@ func (e *Encoder) gridSearch(t *gridType, g *lattice) {
 
 // gridPoint takes the levels of a point of lane l.
 func (e *Encoder) gridPoint(s *gridBlock, g *lattice, p, l int) {
-	for j := p * g.dim; j < (p+1)*g.dim; j++ {
-		s.levels[j] = int8(int32(e.room.block.Q[j][l]) >> 1)
-	}
+	g.unpack(s.levels[p*g.dim:][:g.dim], int(e.room.block.Code[p][l]))
 }
 
 // gridAgain is searchGridAgain in all lanes, and what comes behind it.

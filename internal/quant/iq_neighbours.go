@@ -2,7 +2,10 @@ package quant
 
 import (
 	"math"
+	"slices"
 	"sync"
+
+	lanes "ck/asm/quant"
 )
 
 // lattice is a grid as quantizers use it: by levels, 0 for the lowest, in place of values. A code holds the levels of one point, element
@@ -15,35 +18,33 @@ type lattice struct {
 	index  []int32  // of each code: the number of its point, or the complement of where its list begins in near
 	near   []uint16 // the lists: the length, then numbers of points by distance, those of one distance ascending
 
-	// For vectors, made when first used: see Block of asm/quant.
-	vectors    sync.Once
-	values     []uint32 // of each code: the values of its point, or the complement of where its list begins in nearValues
-	nearValues []uint32 // the lists: the length, then values
+	// For vectors, made when first used: Index and Near of Block of asm/quant.
+	vectors   sync.Once
+	places    []int32
+	nearCodes []uint16
 }
 
-// forVectors makes values and nearValues.
+// forVectors makes places and nearCodes.
 func (g *lattice) forVectors() {
 	g.vectors.Do(func() {
-		values := func(p int) (v uint32) {
-			for j, l := range g.levels[g.dim*p:][:g.dim] {
-				v |= uint32(2*l+1) << (4 * j)
-			}
-			return v
-		}
-		g.values = make([]uint32, len(g.index))
-		for code, i := range g.index {
-			g.values[code] = uint32(i)
-			if i >= 0 {
-				g.values[code] = values(int(i))
-			}
-		}
+		moved := map[int32]int32{} // where lists were and are
 		for at := 0; at < len(g.near); {
-			n := g.near[at]
-			g.nearValues = append(g.nearValues, uint32(n))
-			for _, p := range g.near[at+1:][:n] {
-				g.nearValues = append(g.nearValues, values(int(p)))
+			list := g.near[at+1:][:g.near[at]]
+			moved[int32(^at)] = int32(^len(g.nearCodes))
+			g.nearCodes = append(g.nearCodes, uint16(len(list)))
+			for _, p := range list {
+				g.nearCodes = append(g.nearCodes, uint16(g.code(g.levels[g.dim*int(p):])))
 			}
-			at += 1 + int(n)
+			// The last is seldom the best, so that seldom several are.
+			last := g.nearCodes[len(g.nearCodes)-1]
+			g.nearCodes = append(g.nearCodes, slices.Repeat([]uint16{last}, lanes.NearPad)...)
+			at += 1 + len(list)
+		}
+		g.places = slices.Clone(g.index)
+		for code, at := range g.index {
+			if at < 0 {
+				g.places[code] = moved[at]
+			}
 		}
 	})
 }
