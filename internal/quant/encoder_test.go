@@ -47,7 +47,26 @@ func encode(t testing.TB, e *Encoder, src, imatrix []float32) ([]byte, error) {
 func sameAsQuantize(t testing.TB, what string, e *Encoder, src, imatrix []float32) {
 	t.Helper()
 	want := make([]byte, e.t.RowBytes(len(src)))
-	wantErr := Quantize(e.t, want, src, imatrix)
+	same(t, what, e, src, imatrix, want, Quantize(e.t, want, src, imatrix))
+}
+
+// sameAll is sameAsQuantize for encoders to one type.
+func sameAll(t testing.TB, what string, encoders map[string]*Encoder, src, imatrix []float32) {
+	t.Helper()
+	var want []byte
+	var wantErr error
+	for name, e := range encoders {
+		if want == nil {
+			want = make([]byte, e.t.RowBytes(len(src)))
+			wantErr = Quantize(e.t, want, src, imatrix)
+		}
+		same(t, name+", "+what, e, src, imatrix, want, wantErr)
+	}
+}
+
+// same wants these bytes or this error.
+func same(t testing.TB, what string, e *Encoder, src, imatrix []float32, want []byte, wantErr error) {
+	t.Helper()
 	got, err := encode(t, e, src, imatrix)
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Fatalf("%v, %s: error %v, want %v", e.t, what, err, wantErr)
@@ -96,45 +115,81 @@ func TestEncoderOdd(t *testing.T) {
 }
 
 // TestEncoderRandom encodes rows of random values and of random lengths, in many of which values are the same or
-// zero: 10,000 times 32 elements or more, of each type.
+// zero: 10,000 times 32 elements of each type. With CK_TEST_LARGE it is a million blocks, 100,000 of the slow types,
+// and the types share the cores.
 func TestEncoderRandom(t *testing.T) {
-	blocks := 10_000
-	if os.Getenv("CK_TEST_LARGE") != "" {
-		blocks = 1_000_000
+	large := os.Getenv("CK_TEST_LARGE") != ""
+	sets := encoderSets()
+	for _, typ := range known() {
+		if typ.row().quantize == nil || encoders[typ] == nil || len(sets) == 0 {
+			continue
+		}
+		t.Run(typ.String(), func(t *testing.T) {
+			elems := 32 * 10_000
+			if large {
+				t.Parallel()
+				elems = 1_000_000 * max(32, typ.BlockElems())
+				if slowTypes[typ] {
+					elems /= 10
+				}
+			}
+			encodeRandom(t, typ, sets, elems)
+		})
 	}
-	eachEncoder(t, func(t *testing.T, e *Encoder) {
-		if e.encode == nil {
-			t.Skip("the plain code")
-		}
-		rng := rand.New(rand.NewPCG(21, uint64(e.t)))
-		elems := max(32, e.t.BlockElems())
-		for left := blocks; left > 0; {
-			n := (1 + rng.IntN(40)) * elems
-			rows := 1 + rng.IntN(3)
-			left -= n * rows / 32
-			src, imatrix := make([]float32, n*rows), make([]float32, n)
-			gaussian(src, rng, 0.05)
-			switch rng.IntN(4) {
-			case 0: // ties
-				for i := range src {
-					src[i] = float32(rng.IntN(65)-32) / 16
-				}
-			case 1: // blocks of zeros, of one sign
-				for i := range src {
-					if k := i / 16 % 5; k == 0 {
-						src[i] = 0
-					} else if k == 1 {
-						src[i] = abs(src[i])
-					}
-				}
+}
+
+// slowTypes are those of which Quantize takes more than 100 ns for a weight.
+var slowTypes = map[Type]bool{
+	IQ1_S: true, IQ1_M: true, IQ2_XXS: true, IQ2_XS: true, IQ2_S: true, IQ3_XXS: true, IQ3_S: true,
+	IQ4_NL: true, IQ4_XS: true,
+}
+
+// encodeRandom is TestEncoderRandom for so many elements of a type.
+func encodeRandom(t *testing.T, typ Type, sets map[string]lanes.Width, elems int) {
+	encoders := map[string]*Encoder{}
+	for name, w := range sets {
+		encoders[name] = newEncoder(typ, w)
+	}
+	rng := rand.New(rand.NewPCG(21, uint64(typ)))
+	for elems > 0 {
+		ok := t.Run("", func(t *testing.T) { // frees its guarded memory
+			for i := 0; i < 200 && elems > 0; i++ {
+				src, imatrix := randomRows(rng, max(32, typ.BlockElems()))
+				elems -= len(src)
+				what := fmt.Sprintf("%d elements in rows of %d", len(src), len(imatrix))
+				sameAll(t, what, encoders, src, nil)
+				sameAll(t, what+", imatrix", encoders, src, imatrix)
 			}
-			for i := range imatrix {
-				imatrix[i] = rng.Float32() * rng.Float32()
-			}
-			sameAsQuantize(t, fmt.Sprintf("%d rows of %d", rows, n), e, src, nil)
-			sameAsQuantize(t, fmt.Sprintf("%d rows of %d, imatrix", rows, n), e, src, imatrix)
+		})
+		if !ok {
+			return
 		}
-	})
+	}
+}
+
+// randomRows makes up to three rows of up to 40 blocks of size elements, and importances of a row.
+func randomRows(rng *rand.Rand, size int) (src, imatrix []float32) {
+	imatrix = make([]float32, (1+rng.IntN(40))*size)
+	src = make([]float32, len(imatrix)*(1+rng.IntN(3)))
+	gaussian(src, rng, 0.05)
+	switch rng.IntN(4) {
+	case 0: // ties
+		for i := range src {
+			src[i] = float32(rng.IntN(65)-32) / 16
+		}
+	case 1: // blocks of zeros, of one sign
+		for i := range src {
+			if k := i / 16 % 5; k == 0 {
+				src[i] = 0
+			} else if k == 1 {
+				src[i] = abs(src[i])
+			}
+		}
+	}
+	for i := range imatrix {
+		imatrix[i] = rng.Float32() * rng.Float32()
+	}
+	return src, imatrix
 }
 
 // TestEncoderLevelsIQ4 wants the codes of numbers around those where the nearest level changes.
