@@ -17,7 +17,7 @@ type convertOptions struct{ typ string }
 
 const convertLong = `Makes a GGUF file of IN, a Hugging Face folder or a GGUF file: the same keys, names, rows and types that llama.cpp's converter writes, with tokenizer and chat template.
 
---type auto keeps each tensor in its type (F64 becomes F32); f32, f16, bf16 and q8_0 change the matrices. Nothing is read twice, and a few rows are in memory at a time.`
+--type auto keeps each tensor in its type (F64 becomes F32, FP8 with scales BF16); f32, f16, bf16 and q8_0 change the matrices. Nothing is read twice, and a few rows are in memory at a time.`
 
 func (p *program) convertCommand() {
 	c := p.app.NewCommand("convert [flags] IN OUT", "make a GGUF file of a model folder", convertLong, p.runConvert)

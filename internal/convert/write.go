@@ -404,7 +404,7 @@ func (r *run) convert(ctx context.Context, w *worker, t *progress, row, rows int
 	r.read.Add(int64(read.Sub(start)))
 	r.compute.Add(int64(computed.Sub(read)))
 	r.write.Add(int64(time.Since(computed)))
-	r.done.Add(int64(len(src)))
+	r.done.Add(int64(len(t.From.Data)) / int64(t.From.Rows()) * int64(rows))
 	if t.left.Add(-1) == 0 {
 		t.coder.c = nil
 		r.finished <- t

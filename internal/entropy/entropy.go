@@ -5,6 +5,7 @@ package entropy
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"sync"
 
@@ -134,6 +135,9 @@ const chunkBytes = 1 << 20
 
 // ofTensor counts the symbols of a tensor.
 func ofTensor(ctx context.Context, m *gguf.Model, t *gguf.Tensor, workers int) (Tensor, error) {
+	if t.Make != nil {
+		return Tensor{}, fmt.Errorf("tensor %s: is FP8 with scales, whose bits are not counted; convert the folder first", t.Name)
+	}
 	parts := partsOf(t.Type)
 	size := t.Type.BlockBytes()
 	blocks := len(t.Data) / size

@@ -37,6 +37,10 @@ type Tensor struct {
 	// llama; 0 where the rows are in GGUF's order. See Row.
 	Interleave int
 
+	// Make, if not nil, computes a row of Type from Data, which has rows of another form that GGUF does not know: r counts
+	// them as they lie in the file. Row and ReadRow call it.
+	Make func(dst []byte, r int)
+
 	File   int   // index into Model.Files, -1 if Data was computed
 	Offset int64 // of Data in that file, in bytes
 }
@@ -59,7 +63,7 @@ func (m *Model) Add(t *Tensor) error {
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if size != uint64(len(t.Data)) {
+	if t.Make == nil && size != uint64(len(t.Data)) {
 		return fmt.Errorf("tensor %q: %v of %v has %d bytes, not %d", t.Name, t.Shape, t.Type, size, len(t.Data))
 	}
 	if m.byName[t.Name] != nil {
@@ -150,14 +154,36 @@ func (t *Tensor) Rows() int {
 //
 // With Interleave = H the file has H heads of D rows each in Hugging Face's order, which pairs i and i+D/2: row h*D + 2*i + b is
 // the file's row h*D + b*D/2 + i (convert_hf_to_gguf.py, LlamaModel.permute).
+//
+// The bytes are those of the file, or a new slice where rows are computed (see Make).
 func (t *Tensor) Row(r int) []byte {
+	n := t.Type.RowBytes(t.Shape[0])
+	if t.Make != nil {
+		b := make([]byte, n)
+		t.ReadRow(b, r)
+		return b
+	}
+	r = t.stored(r)
+	return t.Data[r*n : (r+1)*n : (r+1)*n]
+}
+
+// ReadRow writes the bytes of Row(r) to dst.
+func (t *Tensor) ReadRow(dst []byte, r int) {
+	if t.Make != nil {
+		t.Make(dst, t.stored(r))
+		return
+	}
+	copy(dst, t.Row(r))
+}
+
+// stored is the number in the file of row r.
+func (t *Tensor) stored(r int) int {
 	if t.Interleave > 0 {
 		d := t.Rows() / t.Interleave
 		j := r % d
 		r += j%2*(d/2) + j/2 - j
 	}
-	n := t.Type.RowBytes(t.Shape[0])
-	return t.Data[r*n : (r+1)*n : (r+1)*n]
+	return r
 }
 
 // tensorBytes is the size of a tensor. Shapes that no tensor can have are errors, sizes beyond 2^63 among them.

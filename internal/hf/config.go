@@ -48,6 +48,10 @@ type config struct {
 	notes []string // of defaults that were taken
 	extra []extra  // keys of the class
 
+	quantized bool              // weights are FP8 with scales
+	block     [2]int            // rows and columns that share a scale; 0: config.json names none
+	scales    map[string]*scale // by the name of the tensor that they are of
+
 	hidden, ffn, layers, heads, headsKV, headDim, context, vocab int
 
 	eps  float64
@@ -80,8 +84,8 @@ func parseConfig(b []byte) (*config, error) {
 	if c.class, ok = classes[c.name]; !ok {
 		return nil, fmt.Errorf("architecture %.100q is not supported; known are %s", c.name, strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
 	}
-	if q := string(c.Quantization); q != "" && q != "null" {
-		return nil, errors.New("quantization_config: quantized weights of this form are not supported; take the original model or a GGUF file")
+	if err := c.readQuantization(); err != nil {
+		return nil, err
 	}
 	c.class.parse(c)
 	return c, c.err

@@ -1,6 +1,7 @@
 // Package hf opens model folders in Hugging Face's form, config.json and safetensors, as the GGUF models that llama.cpp's
 // convert_hf_to_gguf.py would make of them: the same metadata keys, tensor names, types and rows. Weights stay in their mapped
-// files; only norms and biases, which GGUF keeps in F32, are converted to the heap. Tokenizers are not read here.
+// files; only norms and biases, which GGUF keeps in F32, are converted to the heap. Rows of FP8
+// weights are scaled while they are read. Tokenizers are not read here.
 package hf
 
 import (
@@ -64,6 +65,9 @@ func fill(m *gguf.Model, dir string, c *config) error {
 			return err
 		}
 	}
+	if err := c.readScales(files); err != nil {
+		return err
+	}
 	for i, f := range files {
 		err := f.Map.Guard(func() error {
 			for _, st := range f.Tensors {
@@ -80,6 +84,9 @@ func fill(m *gguf.Model, dir string, c *config) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := c.scalesUsed(); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
 	}
 	if m.Tensor("output.weight") == nil && !c.tied() {
 		return fmt.Errorf("%s: lm_head.weight is missing, and config.json does not set tie_word_embeddings", dir)
@@ -107,18 +114,29 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) 
 	if strings.HasSuffix(st.Name, ".rotary_emb.inv_freq") || st.Name == "lm_head.weight" && c.tied() {
 		return nil, nil // computed from the configuration; the same numbers as token_embd
 	}
+	if c.quantized && beside(st.Name) {
+		return nil, nil // scales are read before
+	}
 	name, change, err := c.rename(st.Name)
 	if err != nil {
 		return nil, err
 	}
 	typ, ok := st.Type()
-	if !ok {
+	values := float8[st.DType]
+	if values != nil {
+		typ = quant.BF16
+	} else if !ok {
 		return nil, fmt.Errorf("dtype %s is not supported; expected F32, F16 or BF16", st.DType)
 	}
 	t := &gguf.Tensor{Name: name, Type: typ, Shape: slices.Clone(st.Shape), Data: st.Data, File: file, Offset: st.Offset}
 	slices.Reverse(t.Shape)
 	if len(t.Shape) == 0 {
 		t.Shape = []int{1}
+	}
+	if values != nil {
+		if err := c.scaled(t, st, values); err != nil {
+			return nil, err
+		}
 	}
 	var vector []float32
 	if len(t.Shape) == 1 && (typ != quant.F32 || change != nil) { // GGUF keeps vectors in F32

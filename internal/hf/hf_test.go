@@ -542,7 +542,7 @@ func TestTensorErrors(t *testing.T) {
 		"model.layers.0.input_layernorm":           {one, "no such tensor"},
 		"model.layers.0.self_attn.q_proj.weight":   {stored{"F32", []int{7, 1}, make([]byte, 28)}, "expected 2 heads of 4 rows"},
 		"model.layers.0.self_attn.k_proj.bias":     {one, "expected 1 heads of 4 rows"},
-		"model.layers.0.mlp.up_proj.weight":        {stored{"F8_E4M3", []int{1}, make([]byte, 1)}, "dtype F8_E4M3"},
+		"model.layers.0.mlp.up_proj.weight":        {stored{"F8_E4M3", []int{1}, make([]byte, 1)}, "F8_E4M3 of 1 dimensions"},
 		"model.layers.0.mlp.up_proj.bias":          {stored{"I8", []int{1}, make([]byte, 1)}, "vector of I8"},
 		"model.layers.0.mlp.down_proj.weight":      {stored{"F32", []int{0, 4}, nil}, "dimension 1 is 0"},
 		"model.layers.0.mlp.gate_proj.weight":      {stored{"F32", []int{1, 1, 1, 1, 1}, make([]byte, 4)}, "5 dimensions"},
