@@ -116,7 +116,7 @@ func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
 		crew.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(list); i = int(next.Add(1)) - 1 {
 				errs[i] = m.Guard(func() error {
-					binary.LittleEndian.PutUint32(sums[4*i:], crc32.Checksum(m.Tensor(list[i].Name).Data, castagnoli))
+					binary.LittleEndian.PutUint32(sums[4*i:], dataSum(m.Tensor(list[i].Name)))
 					return nil
 				})
 			}
@@ -124,6 +124,19 @@ func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
 	}
 	crew.Wait()
 	return crc32.Checksum(sums, castagnoli), errors.Join(errs...)
+}
+
+// dataSum is the checksum of a tensor's data, or of its rows where these are computed.
+func dataSum(t *gguf.Tensor) (sum uint32) {
+	if t.Make == nil {
+		return crc32.Checksum(t.Data, castagnoli)
+	}
+	row := make([]byte, t.Type.RowBytes(t.Cols()))
+	for r := range t.Rows() {
+		t.ReadRow(row, r)
+		sum = crc32.Update(sum, castagnoli, row)
+	}
+	return sum
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
