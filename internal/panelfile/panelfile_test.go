@@ -259,3 +259,34 @@ func FuzzParse(tf *testing.F) {
 		}
 	})
 }
+
+// lengths keeps the lengths of what is written.
+type lengths []int
+
+func (l *lengths) Write(b []byte) (int, error) {
+	*l = append(*l, len(b))
+	return len(b), nil
+}
+
+// All that is written comes in whole blocks but the end, in whatever pieces it was given.
+func TestBlocks(t *testing.T) {
+	for _, piece := range []int{1, 7, 10, 25} {
+		var got lengths
+		o := &blocks{w: &got, buf: make([]byte, 0, 10)}
+		for range 11 {
+			if n, err := o.Write(make([]byte, piece)); n != piece || err != nil {
+				t.Fatalf("%d bytes, %v", n, err)
+			}
+		}
+		err := o.flush()
+		sum := 0
+		for i, n := range got {
+			if sum += n; n != 10 && i < len(got)-1 {
+				t.Errorf("pieces of %d: %v", piece, got)
+			}
+		}
+		if err != nil || sum != 11*piece || o.n != int64(sum) {
+			t.Errorf("pieces of %d: %d bytes, %d counted, %v", piece, sum, o.n, err)
+		}
+	}
+}
