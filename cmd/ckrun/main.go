@@ -116,5 +116,7 @@ Names of special tokens in the prompt are text, inside a template too, unless --
 --jsonl prints one object a line, schema ckrun.event/1, field event: start; token with id, text, reasoning, and with --logprobs K logprob and top; end with the fields of --json, and tail and reasoning_tail, text that no token event had. Texts of token events and tail joined are the text.
 
 chat --json prints one object an answer, schema ckrun.chat/1: role, content, reasoning, finish, prompt_tokens, new_tokens, seed, warnings.`},
-	{Title: "Models", Text: `A GGUF file, the first part of a split one, a folder as Hugging Face lays it out (config.json, safetensors, tokenizer.json or tokenizer.model), or nothing: then CK_MODEL, then the built-in model, stories260K by A. Karpathy (MIT licence), which writes tales of the kind small children are told.`},
+	{Title: "Models", Text: `A GGUF file, the first part of a split one, a folder as Hugging Face lays it out (config.json, safetensors, tokenizer.json or tokenizer.model), or nothing: then CK_MODEL, then the built-in model, stories260K by A. Karpathy (MIT licence), which writes tales of the kind small children are told.
+
+Weights are packed into panels during the first walks. Panels that ckquant pack wrote are mapped instead, from MODEL.panels or what --panels names: no memory is taken for them, and processes share them. Where the file does not fit the model or this build, a warning says so and weights are packed.`},
 }
