@@ -22,10 +22,9 @@ type gridRoom struct {
 func (e *Encoder) grid(dst []byte, src, imatrix []float32) {
 	f := &gridForms[e.t]
 	g, m := f.lattice(), e.room
-	g.forVectors()
 	b := &m.block
 	b.N = f.search.size
-	b.Index, b.Near = unsafe.Pointer(&g.places[0]), unsafe.Pointer(&g.nearCodes[0])
+	b.Index, b.Near = unsafe.Pointer(&g.index[0]), unsafe.Pointer(&g.near[0])
 	subs := 256 / f.search.size
 	for at := 0; at < len(src); at += 16 * f.search.size {
 		supers := min(16/subs, (len(src)-at)/256)

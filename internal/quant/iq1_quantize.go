@@ -145,7 +145,8 @@ func searchTernary(s *ternaryBlock, g *lattice, x, w []float32, split *ternarySp
 		s.points[k] = int(g.index[code])
 		if s.points[k] < 0 {
 			moved = true
-			s.points[k] = searchNeighbour(g, code, x[8*k:], w[8*k:], d, &shiftedValuesIQ1[s.minus[k]])
+			code = searchNeighbour(g, code, x[8*k:], w[8*k:], d, &shiftedValuesIQ1[s.minus[k]])
+			s.points[k] = int(g.index[code])
 		}
 	}
 	if moved {

@@ -2,7 +2,6 @@ package quant
 
 import (
 	"math"
-	"slices"
 	"sync"
 
 	lanes "ck/asm/quant"
@@ -16,37 +15,7 @@ type lattice struct {
 	top    int32    // the highest level
 	levels []int8   // dim levels of each point
 	index  []int32  // of each code: the number of its point, or the complement of where its list begins in near
-	near   []uint16 // the lists: the length, then numbers of points by distance, those of one distance ascending
-
-	// For vectors, made when first used: Index and Near of Block of asm/quant.
-	vectors   sync.Once
-	places    []int32
-	nearCodes []uint16
-}
-
-// forVectors makes places and nearCodes.
-func (g *lattice) forVectors() {
-	g.vectors.Do(func() {
-		moved := map[int32]int32{} // where lists were and are
-		for at := 0; at < len(g.near); {
-			list := g.near[at+1:][:g.near[at]]
-			moved[int32(^at)] = int32(^len(g.nearCodes))
-			g.nearCodes = append(g.nearCodes, uint16(len(list)))
-			for _, p := range list {
-				g.nearCodes = append(g.nearCodes, uint16(g.code(g.levels[g.dim*int(p):])))
-			}
-			// The last is seldom the best, so that seldom several are.
-			last := g.nearCodes[len(g.nearCodes)-1]
-			g.nearCodes = append(g.nearCodes, slices.Repeat([]uint16{last}, lanes.NearPad)...)
-			at += 1 + len(list)
-		}
-		g.places = slices.Clone(g.index)
-		for code, at := range g.index {
-			if at < 0 {
-				g.places[code] = moved[at]
-			}
-		}
-	})
+	near   []uint16 // the lists, as Block of asm/quant wants them: codes by distance, those of one distance ascending
 }
 
 // The grids as lattices, made when first used. The lists hold the points of the one, two or three smallest distances, as in ggml.
@@ -120,11 +89,15 @@ func (g *lattice) list(distance []uint8, n int) {
 		n--
 		for p, e := range distance {
 			if int(e) == d {
-				g.near = append(g.near, uint16(p))
+				g.near = append(g.near, uint16(g.code(g.levels[p*g.dim:])))
 			}
 		}
 	}
 	g.near[start] = uint16(len(g.near) - start - 1)
+	last := g.near[len(g.near)-1] // seldom the best, so that seldom several are
+	for range lanes.NearPad {
+		g.near = append(g.near, last)
+	}
 }
 
 // code is the code of levels.
@@ -135,21 +108,34 @@ func (g *lattice) code(levels []int8) (code int) {
 	return code
 }
 
-// searchNeighbour is the number of the point in the list of the code that makes the sum of w*(scale*values[level] - x)^2 smallest; of
-// several the first, and the first of all where no sum is finite.
+// searchNeighbour is the code in the list of a code whose point makes the sum of w*(scale*values[level] - x)^2
+// smallest; of several the first, and the first of all where no sum is finite. What an element adds to the sum comes
+// out of a table of its levels. No element takes from it, so a sum that is too large halfway stays so.
 func searchNeighbour(g *lattice, code int, x, w []float32, scale float32, values *[8]float32) int {
 	list := g.near[^g.index[code]:]
 	list = list[1:][:list[0]]
-	best, number := float32(math.MaxFloat32), list[0]
-	for _, p := range list {
-		var sum float32
-		for i, l := range g.levels[int(p)*g.dim:][:g.dim] {
-			diff := float32(scale*values[l&7]) - x[i]
-			sum += float32(w[i] * diff * diff)
-		}
-		if sum < best {
-			best, number = sum, p
+	var adds [8][8]float32
+	for i := range g.dim {
+		for l, v := range values[:g.top+1] {
+			diff := float32(scale*v) - x[i]
+			adds[i][l] = w[i] * diff * diff
 		}
 	}
-	return int(number)
+	best, nearest := float32(math.MaxFloat32), list[0]
+	for _, c := range list {
+		var sum float32
+		if g.dim == 4 {
+			sum = adds[0][c&7] + adds[1][c>>3&7] + adds[2][c>>6&7] + adds[3][c>>9&7]
+		} else {
+			sum = adds[0][c&3] + adds[1][c>>2&3] + adds[2][c>>4&3] + adds[3][c>>6&3]
+			if sum >= best {
+				continue
+			}
+			sum = sum + adds[4][c>>8&3] + adds[5][c>>10&3] + adds[6][c>>12&3] + adds[7][c>>14&3]
+		}
+		if sum < best {
+			best, nearest = sum, c
+		}
+	}
+	return int(nearest)
 }

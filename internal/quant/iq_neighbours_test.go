@@ -37,15 +37,16 @@ func TestNeighbours(t *testing.T) {
 				}
 				return sum
 			}
-			last, steps := int(list[0]), 1
-			for _, p := range list[1:] {
-				switch a, b := distance(last), distance(int(p)); {
+			last, steps := int(g.index[list[0]]), 1
+			for _, near := range list[1:] {
+				p := int(g.index[near])
+				switch a, b := distance(last), distance(p); {
 				case a < b:
 					steps++
-				case a > b || last >= int(p):
+				case a > b || last >= p:
 					t.Fatalf("%s: point %d comes before %d in the list of code %#x", name, last, p, code)
 				}
-				last = int(p)
+				last = p
 			}
 			within := 0
 			for p := range len(g.levels) / g.dim {

@@ -100,7 +100,7 @@ func searchPoint(s *gridBlock, g *lattice, levels []int8, i int, r, scale float3
 	if g.index[code] >= 0 {
 		return false
 	}
-	copy(levels, g.levels[g.dim*searchNeighbour(g, code, x, s.root[i:][:g.dim], scale, &oddValues):])
+	g.unpack(levels, searchNeighbour(g, code, x, s.root[i:][:g.dim], scale, &oddValues))
 	return true
 }
 
