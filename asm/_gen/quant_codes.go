@@ -100,6 +100,30 @@ func (v *lanes) stored() {
 		v.mul(8, r, 2)
 		v.levelIQ4(2, r, 3, true)
 	})
+	v.rows64("fp4c", words([]float32{0, 1, 2, 3, 4, 6, 8, 12})...)
+	v.rows64("fp4n", 0, 1, 2, 3, 4, 5, 6, 7)
+	v.codes("CodesFP4", "makes codes of the 4-bit floats times scale that are nearest.", false, nothing, v.codeFP4)
+}
+
+// codeFP4 makes the codes of register r: it compares magnitudes with those of the levels, and then adds the signs.
+func (v *lanes) codeFP4(r int) {
+	v.magnitude(r, 2)
+	v.mov(2, 3) // the least error so far, of level 0
+	v.zero(4)
+	for c := 1; c < 8; c++ {
+		v.mul(row("fp4c", c), 8, 5)
+		v.sub(5, 2, 5)
+		v.magnitude(5, 5)
+		v.compare(5, isLess, 3, 1)
+		v.where(1, 5, 3)
+		v.load(row("fp4n", c), 6)
+		v.where(1, 6, 4)
+	}
+	v.o("VPSRLD", "$31", r, r)
+	v.o("VPSLLD", "$3", r, r)
+	v.compare(3, isLess, 2, 1) // level 0 has no sign
+	v.keep(1, r, r)
+	v.o(v.words("VPOR"), 4, r, r)
 }
 
 // scan looks at the bits of elements.

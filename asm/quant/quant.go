@@ -47,6 +47,7 @@ const (
 	Searched               // (x - low)*scale
 	CodesIQ4               // of the levels nearest to x*scale, also where scale is 0
 	Truncated              // (x - low)*scale + Bias, truncated, also where scale is 0; no lowest code
+	CodesFP4               // of the 4-bit floats times scale, doubled, that are nearest to x, also where scale is 0
 	Away                   // x*scale, ties away from zero, also where scale is 0; no lowest or highest code
 )
 

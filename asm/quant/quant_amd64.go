@@ -27,8 +27,10 @@ func (c *Codes) Run(w Width, o Coder) {
 }
 
 var (
-	coders512 = [...]func(*Codes){storedAVX512, searchedAVX512, codesIQ4AVX512, truncatedAVX512, awayAVX512}
-	coders256 = [...]func(*Codes){storedAVX2, searchedAVX2, codesIQ4AVX2, truncatedAVX2, awayAVX2}
+	coders512 = [...]func(*Codes){storedAVX512, searchedAVX512, codesIQ4AVX512, truncatedAVX512, codesFP4AVX512,
+		awayAVX512}
+	coders256 = [...]func(*Codes){storedAVX2, searchedAVX2, codesIQ4AVX2, truncatedAVX2, codesFP4AVX2,
+		awayAVX2}
 )
 
 // Run sets Magnitude and Any.

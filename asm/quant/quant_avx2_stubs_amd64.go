@@ -125,6 +125,11 @@ func awayAVX2(a *Codes)
 //go:noescape
 func codesIQ4AVX2(a *Codes)
 
+// codesFP4AVX2 makes codes of the 4-bit floats times scale that are nearest.
+//
+//go:noescape
+func codesFP4AVX2(a *Codes)
+
 // transposeAVX2 copies N elements of sixteen blocks at Src to Dst, a block in each lane.
 //
 //go:noescape

@@ -124,3 +124,8 @@ func awayAVX512(a *Codes)
 //
 //go:noescape
 func codesIQ4AVX512(a *Codes)
+
+// codesFP4AVX512 makes codes of the 4-bit floats times scale that are nearest.
+//
+//go:noescape
+func codesFP4AVX512(a *Codes)

@@ -35,7 +35,8 @@ var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	IQ2_XXS: (*Encoder).grid, IQ2_XS: (*Encoder).grid, IQ2_S: (*Encoder).grid,
 	IQ3_XXS: (*Encoder).grid, IQ3_S: (*Encoder).grid,
 	Q4_0: (*Encoder).legacy, Q4_1: (*Encoder).legacy, Q5_0: (*Encoder).legacy, Q5_1: (*Encoder).legacy,
-	Q8_0: (*Encoder).legacy, F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
+	Q8_0: (*Encoder).legacy, MXFP4: (*Encoder).fp4, NVFP4: (*Encoder).fp4,
+	F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
 }
 
 // NewEncoder makes an Encoder to type t that may use features f of the CPU.

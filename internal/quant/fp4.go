@@ -71,17 +71,20 @@ func nearestFP4(x, d float32) (code byte) {
 	return code
 }
 
-// quantizeMXFP4 takes as scale the power of two that brings the largest magnitude to 4 or more, but below 8, of which 6 is
-// the largest level.
+// codeE8M0 is the power of two that brings the magnitude to 4 or more, but below 8, of which 6 is the largest level.
+func codeE8M0(top float32) byte {
+	if !(top > 0) {
+		return 0
+	}
+	// As ggml does, by the logarithm in float32: it rounds magnitudes just below a power of two up to that.
+	log := float32(math.Log2(float64(top)))
+	return byte(max(0, int32(math.Floor(float64(log)))+127-2))
+}
+
 func quantizeMXFP4(dst []byte, src, _ []float32) {
 	for len(src) >= 32 {
 		b, x := (*[17]byte)(dst), (*[32]float32)(src)
-		b[0] = 0
-		if top := abs(extreme(x[:])); top > 0 {
-			// As ggml does, by the logarithm in float32: it rounds magnitudes just below a power of two up to that.
-			log := float32(math.Log2(float64(top)))
-			b[0] = byte(max(0, int32(math.Floor(float64(log)))+127-2))
-		}
+		b[0] = codeE8M0(abs(extreme(x[:])))
 		d := e8m0Half(b[0])
 		for j := range 16 {
 			b[1+j] = nearestFP4(x[j], d) | nearestFP4(x[j+16], d)<<4
