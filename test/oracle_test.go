@@ -1,13 +1,16 @@
 package test
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"ck/internal/convert"
 	"ck/internal/gguf"
 	"ck/internal/hf"
+	"ck/internal/isa"
 	"ck/internal/testkit"
 	"ck/test/oracle"
 )
@@ -15,7 +18,8 @@ import (
 // hfOnly are the keys that hf sets and the converter leaves to their defaults.
 var hfOnly = []string{"attention.key_length", "attention.value_length", "rope.dimension_count", "rope.freq_base", "vocab_size", "attention.sliding_window_pattern"}
 
-// A folder that the inverse of llama.cpp's conversion makes of a GGUF file is that file again for package hf: keys, names, types and rows.
+// A folder that the inverse of llama.cpp's conversion makes of a GGUF file is that file again for package hf, and when
+// ckquant converts it: keys, names, types and rows.
 func TestFoldersOfOracle(t *testing.T) {
 	for _, name := range []string{"gemma2", "olmo2"} {
 		g, err := gguf.Open(filepath.Join(testkit.Data(t, "models/"+name), "model.gguf"))
@@ -32,28 +36,63 @@ func TestFoldersOfOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.Close()
-		arch, _, _ := g.KV.String("general.architecture")
-		own := func(m *gguf.Model) []string {
-			return slices.DeleteFunc(m.KV.Keys(), func(k string) bool { return !strings.HasPrefix(k, arch+".") && k != "general.file_type" })
+		asOracle(t, name, h, g)
+		made, err := gguf.Open(converted(t, dir))
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, k := range own(g) {
-			if got, want := h.KV.Value(k), g.KV.Value(k); got != want {
-				t.Errorf("%s is %T %v, the converter wrote %T %v", k, got, got, want, want)
-			}
+		defer made.Close()
+		asOracle(t, name+" by ckquant convert", made, g)
+	}
+}
+
+// converted is the GGUF file that ckquant convert makes of a folder without a tokenizer.
+func converted(t *testing.T, dir string) string {
+	t.Helper()
+	m, err := convert.Open(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var tensors []convert.Tensor
+	for i, typ := range convert.OwnTypes(m) {
+		tensors = append(tensors, convert.Tensor{From: m.Tensors[i], Type: typ})
+	}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	p, err := convert.NewPlan(m, m.KV, tensors, convert.Output{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(context.Background(), convert.Options{Workers: 2, Features: isa.Detect()}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// asOracle compares h with g, which llama.cpp's converter wrote.
+func asOracle(t *testing.T, name string, h, g *gguf.Model) {
+	t.Helper()
+	arch, _, _ := g.KV.String("general.architecture")
+	own := func(m *gguf.Model) []string {
+		return slices.DeleteFunc(m.KV.Keys(), func(k string) bool { return !strings.HasPrefix(k, arch+".") && k != "general.file_type" })
+	}
+	for _, k := range own(g) {
+		if got, want := h.KV.Value(k), g.KV.Value(k); got != want {
+			t.Errorf("%s: %s is %T %v, the converter wrote %T %v", name, k, got, got, want, want)
 		}
-		for _, k := range own(h) {
-			if g.KV.Value(k) == nil && !slices.Contains(hfOnly, strings.TrimPrefix(k, arch+".")) {
-				t.Errorf("%s: the converter does not write %s", name, k)
-			}
+	}
+	for _, k := range own(h) {
+		if g.KV.Value(k) == nil && !slices.Contains(hfOnly, strings.TrimPrefix(k, arch+".")) {
+			t.Errorf("%s: the converter does not write %s", name, k)
 		}
-		if len(h.Tensors) != len(g.Tensors) {
-			t.Errorf("%d tensors, the converter wrote %d", len(h.Tensors), len(g.Tensors))
-		}
-		for _, want := range g.Tensors {
-			got := h.Tensor(want.Name)
-			if got == nil || got.Type != want.Type || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) || got.Interleave != 0 {
-				t.Errorf("tensor %v, the converter wrote %s %v %v", got, want.Name, want.Type, want.Shape)
-			}
+	}
+	if len(h.Tensors) != len(g.Tensors) {
+		t.Errorf("%s: %d tensors, the converter wrote %d", name, len(h.Tensors), len(g.Tensors))
+	}
+	for _, want := range g.Tensors {
+		got := h.Tensor(want.Name)
+		if got == nil || got.Type != want.Type || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) || got.Interleave != 0 {
+			t.Errorf("%s: tensor %v, the converter wrote %s %v %v", name, got, want.Name, want.Type, want.Shape)
 		}
 	}
 }
