@@ -321,7 +321,6 @@ func (o *planOptions) paidFor() allocate.Price {
 // the model, they may lie between choices of the frontier.
 func (o *planOptions) choose(m *gguf.Model, data *measured, other int64) (allocate.Choice, error) {
 	s := data.sensitivities()
-	frontier := allocate.Frontier(data.Tensors, s, o.paidFor())
 	bytes := o.maxSize - other
 	var choice allocate.Choice
 	var err error
@@ -329,24 +328,19 @@ func (o *planOptions) choose(m *gguf.Model, data *measured, other int64) (alloca
 	case o.maxSize > 0 && o.strategy == "entropy":
 		choice, err = allocate.ByEntropy(data.Tensors, s, bytes)
 	case o.maxSize > 0:
-		if choice, err = allocate.Within(frontier, bytes); err != nil || o.price != "size" {
-			break
-		}
-		var recipes []namedChoice
-		if recipes, err = recipeChoices(m, data.Tensors, s); err != nil {
-			return choice, err
-		}
-		choice = allocate.Fill(data.Tensors, s, choice, bytes)
-		for i := range recipes {
-			if recipes[i].Bytes > bytes {
-				continue
+		var recipes []allocate.Choice
+		if o.price == "size" {
+			named, err := recipeChoices(m, data.Tensors, s)
+			if err != nil {
+				return choice, err
 			}
-			if c := allocate.Fill(data.Tensors, s, recipes[i].Choice, bytes); c.Divergence < choice.Divergence {
-				choice = c
+			for i := range named {
+				recipes = append(recipes, named[i].Choice)
 			}
 		}
+		choice, err = allocate.Best(data.Tensors, s, o.paidFor(), bytes, recipes)
 	default:
-		choice, err = allocate.Below(frontier, o.maxKLD)
+		choice, err = allocate.Below(allocate.Frontier(data.Tensors, s, o.paidFor()), o.maxKLD)
 	}
 	if err != nil {
 		return choice, cli.Check("%w", err)

@@ -85,7 +85,7 @@ func TestWithin(t *testing.T) {
 		if err != nil || c.Bytes > bytes {
 			t.Errorf("%v, %d bytes of %d", err, c.Bytes, bytes)
 		}
-		full := Fill(tensors, sens, c, bytes)
+		full := Fill(tensors, sens, Size, c, bytes)
 		if full.Bytes > bytes || full.Divergence > c.Divergence {
 			t.Errorf("filled: %d bytes of %d, divergence %g, before %g", full.Bytes, bytes, full.Divergence, c.Divergence)
 		}
@@ -112,6 +112,60 @@ func TestWithin(t *testing.T) {
 	}
 	if _, err := Below(f, f[len(f)-1].Divergence/2); err == nil {
 		t.Error("nearer than the nearest")
+	}
+}
+
+// Whatever the price, what is left of a size is spent: no change of one tensor fits and saves divergence.
+func TestBest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 100 {
+		tensors, sens := random(rng, 6, 4)
+		sizes := Frontier(tensors, sens, Size)
+		for name, price := range map[string]Price{"size": Size, "speed": Speed} {
+			for _, bytes := range []int64{sizes[0].Bytes, sizes[len(sizes)/2].Bytes + 3, sizes[len(sizes)-1].Bytes} {
+				c, err := Best(tensors, sens, price, bytes, nil)
+				if err != nil || c.Bytes > bytes {
+					t.Fatalf("%s: %v, %d bytes of %d", name, err, c.Bytes, bytes)
+				}
+				if w, err := Within(Frontier(tensors, sens, price), bytes); err == nil && w.Divergence < c.Divergence {
+					t.Errorf("%s: divergence %g, the frontier has %g", name, c.Divergence, w.Divergence)
+				}
+				for i := range tensors {
+					for j := range tensors[i].Options {
+						pick := slices.Clone(c.Pick)
+						pick[i] = j
+						if o := Of(tensors, pick, sens); o.Bytes <= bytes && o.Divergence < c.Divergence {
+							t.Errorf("%s: tensor %d with option %d fits in %d bytes and is better", name, i, j, bytes)
+						}
+					}
+				}
+			}
+		}
+		if _, err := Best(tensors, sens, Speed, sizes[0].Bytes-1, nil); err == nil {
+			t.Error("smaller than the smallest")
+		}
+	}
+}
+
+// Of two changes that fit, the one that saves as much for a lower price is taken, though it takes more of the size.
+func TestBestPrice(t *testing.T) {
+	option := func(e float64, bytes, read int64) Option { return Option{Error: e, Bytes: bytes, Read: read} }
+	tensors := []Tensor{
+		{Class: "a", Options: []Option{option(2, 10, 10), option(1, 16, 12), option(0, 40, 14)}},
+		{Class: "a", Options: []Option{option(2, 10, 10), option(1, 14, 18), option(0, 40, 26)}},
+	}
+	sens := map[string]float64{"a": 1}
+	for _, c := range []struct {
+		price Price
+		want  []int
+	}{{Speed, []int{1, 0}}, {Size, []int{0, 1}}} {
+		if got, err := Best(tensors, sens, c.price, 27, nil); err != nil || !slices.Equal(got.Pick, c.want) {
+			t.Errorf("%v, %v, expected %v", got.Pick, err, c.want)
+		}
+	}
+	also := []Choice{Of(tensors, []int{2, 0}, sens)}
+	if got, err := Best(tensors, sens, Size, 50, also); err != nil || got.Divergence > 2 {
+		t.Errorf("%+v, %v, expected no worse than what else there is", got, err)
 	}
 }
 

@@ -135,21 +135,48 @@ func Within(frontier []Choice, bytes int64) (Choice, error) {
 		func(c *Choice) float64 { return float64(c.Bytes) })
 }
 
+// Best is the choice of least divergence that is found within so many bytes of the file, at a price: the best of the
+// frontier, and of also, after what they leave of the bytes is spent. Along a frontier of another price than the size
+// none may fit; then the best by size counts.
+func Best(tensors []Tensor, sensitivity map[string]float64, price Price, bytes int64, also []Choice) (Choice, error) {
+	start, err := Within(Frontier(tensors, sensitivity, price), bytes)
+	if err != nil {
+		if start, err = Within(Frontier(tensors, sensitivity, Size), bytes); err != nil {
+			return start, err
+		}
+	}
+	found := Fill(tensors, sensitivity, price, start, bytes)
+	for i := range also {
+		if also[i].Bytes > bytes {
+			continue
+		}
+		if c := Fill(tensors, sensitivity, price, also[i], bytes); c.Divergence < found.Divergence {
+			found = c
+		}
+	}
+	return found, nil
+}
+
 // Fill spends what a choice leaves of so many bytes of the file: again and again on the change of one tensor that fits and saves the most
-// divergence for its bytes. Between two choices of the frontier there may be large tensors, whose next type does not fit.
-func Fill(tensors []Tensor, sensitivity map[string]float64, c Choice, bytes int64) Choice {
+// divergence for its price. Between two choices of the frontier there may be large tensors, whose next type does not fit.
+func Fill(tensors []Tensor, sensitivity map[string]float64, price Price, c Choice, bytes int64) Choice {
 	pick := slices.Clone(c.Pick)
 	left := bytes - c.Bytes
 	for {
-		at, to, best := -1, 0, 0.0
+		at, to := -1, 0
+		var most worth
 		for i := range tensors {
 			t := &tensors[i]
 			now := &t.Options[pick[i]]
 			for j := range t.Options {
 				o := &t.Options[j]
-				more, gain := o.Bytes-now.Bytes, divergence(t, now, sensitivity)-divergence(t, o, sensitivity)
-				if more > 0 && more <= left && gain/float64(more) > best {
-					at, to, best = i, j, gain/float64(more)
+				gain := divergence(t, now, sensitivity) - divergence(t, o, sensitivity)
+				if gain <= 0 || o.Bytes-now.Bytes > left {
+					continue
+				}
+				w := worth{perUnit(gain, price(o)-price(now)), perUnit(gain, o.Bytes-now.Bytes), gain}
+				if at < 0 || w.compare(most) > 0 {
+					at, to, most = i, j, w
 				}
 			}
 		}
@@ -159,6 +186,21 @@ func Fill(tensors []Tensor, sensitivity map[string]float64, c Choice, bytes int6
 		left -= tensors[at].Options[to].Bytes - tensors[at].Options[pick[at]].Bytes
 		pick[at] = to
 	}
+}
+
+// worth is what orders changes: the divergence saved for the price, for the bytes, and at all.
+type worth struct{ price, byte, gain float64 }
+
+func (w worth) compare(v worth) int {
+	return cmp.Or(cmp.Compare(w.price, v.price), cmp.Compare(w.byte, v.byte), cmp.Compare(w.gain, v.gain))
+}
+
+// perUnit is a gain for each unit that it costs; what costs nothing comes before all that does.
+func perUnit(gain float64, cost int64) float64 {
+	if cost <= 0 {
+		return math.Inf(1)
+	}
+	return gain / float64(cost)
 }
 
 // Below is the smallest choice with at most so much divergence, by the price of the frontier.
