@@ -372,6 +372,15 @@ func (e *Engine) Explain(w io.Writer, c plan.Class) error {
 // Plan is the plan of a class, for tests and measurements.
 func (e *Engine) Plan(c plan.Class) (*plan.Plan, error) { return e.buildPlan(c) }
 
+// Arithmetic is what the engine was set to that changes values: the activations, auto or f32, and the cache's type.
+func (e *Engine) Arithmetic() (act string, cache quant.Type) {
+	act = "auto"
+	if e.opt.F32Act {
+		act = "f32"
+	}
+	return act, e.opt.KV
+}
+
 // NewSeq starts an empty sequence.
 func (e *Engine) NewSeq() int { return e.cache.NewSeq() }
 

@@ -30,8 +30,8 @@ type Options struct {
 
 	Blocks int // blocks of a walk at most; 0: as many as a walk has rows for
 
-	// Model is the identity of the model, for Save and From: its hash and whatever else changes sums, such as the ISA
-	// tier.
+	// Model is the identity of the model, for Save and From: its hash and what else changes sums, such as the ISA
+	// tier. What the engine is set to is kept beside it.
 	Model string
 	// From is goes on with a matrix that Save was given; nil: from the begin. What does not fit is a *ResumeError.
 	From *Matrix
@@ -282,8 +282,9 @@ func (c *collector) hash(blocks int) string {
 
 // matrix is what was gathered of whole blocks. Matrices that multiply one value share its sums.
 func (c *collector) matrix() *Matrix {
+	act, cache := c.e.Arithmetic()
 	m := &Matrix{Datasets: []string{c.opt.Dataset}, Chunks: c.done, ChunkSize: c.text.Block, Model: c.opt.Model,
-		Text: c.hash(c.done)}
+		Text: c.hash(c.done), Act: act, KV: cache.String()}
 	for _, s := range c.sources {
 		if s.covariance != nil {
 			s.mirror()
@@ -302,10 +303,13 @@ func (c *collector) matrix() *Matrix {
 
 // resume goes on with what was gathered before.
 func (c *collector) resume(m *Matrix) error {
+	act, cache := c.e.Arithmetic()
 	for _, x := range []ResumeError{
 		{"the name of the text", strings.Join(m.Datasets, ", "), c.opt.Dataset},
 		{"the number of tokens of a block", fmt.Sprint(m.ChunkSize), fmt.Sprint(c.text.Block)},
 		{"the model", m.Model, c.opt.Model},
+		{"the type of activations (--act)", m.Act, act},
+		{"the type of the KV cache (--kv)", m.KV, cache.String()},
 	} {
 		if x.Have != x.Want {
 			return &x

@@ -262,6 +262,8 @@ func TestResumeRefused(t *testing.T) {
 		"the name of the text":            func(o *Options, _ *Matrix, _ *string) { o.Dataset = "e" },
 		"the number of tokens of a block": func(o *Options, _ *Matrix, _ *string) { o.Block = 41 },
 		"the model":                       func(o *Options, _ *Matrix, _ *string) { o.Model = "n" },
+		"the type of activations (--act)": func(_ *Options, m *Matrix, _ *string) { m.Act = "f32" },
+		"the type of the KV cache (--kv)": func(_ *Options, m *Matrix, _ *string) { m.KV = "Q8_0" },
 		"the matrix":                      func(_ *Options, m *Matrix, _ *string) { m.Text = "" },
 		"the number of blocks":            func(o *Options, _ *Matrix, _ *string) { o.Most = 1 },
 		"the text":                        func(_ *Options, _ *Matrix, s *string) { *s = "Once" + *s },
@@ -287,6 +289,12 @@ func TestResumeRefused(t *testing.T) {
 		if _, err := Collect(t.Context(), e, tok, other, on); !errors.As(err, &bad) || bad.What != what {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	f32 := open(t, m, engine.Options{Threads: 1, F32Act: true})
+	other, bad := opt, (*ResumeError)(nil)
+	other.From, other.Most = two, 3
+	if _, err := Collect(t.Context(), f32, tok, text, other); !errors.As(err, &bad) || bad.Have != "auto" || bad.Want != "f32" {
+		t.Errorf("an engine with other activations goes on: %v", err)
 	}
 	two.Entries[0].Sums[0]++
 	if two.Entries[0].Sums[0] == two.Find("blk.0.attn_q.weight").Sums[0] {

@@ -25,6 +25,8 @@ const (
 	keySize     = "imatrix.chunk_size"
 	keyModel    = "ck.imatrix.model"
 	keyText     = "ck.imatrix.text"
+	keyAct      = "ck.imatrix.act"
+	keyKV       = "ck.imatrix.kv"
 )
 
 // What stands behind a tensor's name: F32 sums and counts, which llama.cpp reads, and what it passes over: sums and
@@ -145,11 +147,12 @@ func (m *Matrix) keys(kv *gguf.Metadata) error {
 	if m.ChunkSize == 0 {
 		return fmt.Errorf("%s is 0; a block has tokens", keySize)
 	}
-	if m.Model, _, err = kv.String(keyModel); err != nil {
-		return err
+	for key, to := range map[string]*string{keyModel: &m.Model, keyText: &m.Text, keyAct: &m.Act, keyKV: &m.KV} {
+		if *to, _, err = kv.String(key); err != nil {
+			return err
+		}
 	}
-	m.Text, _, err = kv.String(keyText)
-	return err
+	return nil
 }
 
 func missing(key string, err error) error {
@@ -257,6 +260,8 @@ func (m *Matrix) writeGGUF(w io.Writer, exact bool) error {
 	if exact {
 		kv.Set(keyModel, m.Model)
 		kv.Set(keyText, m.Text)
+		kv.Set(keyAct, m.Act)
+		kv.Set(keyKV, m.KV)
 	}
 	var tensors []tensor
 	for i := range m.Entries {

@@ -41,6 +41,8 @@ type Matrix struct {
 	// Of a matrix that is to be continued: what it was gathered from.
 	Model string // identity of the model, as Options.Model
 	Text  string // hash of the tokens so far
+	Act   string // activations of the engine: auto or f32
+	KV    string // type of the engine's cache
 }
 
 // Find is the entry of that name, nil if there is none.

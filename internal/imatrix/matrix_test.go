@@ -75,7 +75,7 @@ func TestForms(t *testing.T) {
 
 // exact is a matrix with all that a file can hold.
 func exact() *Matrix {
-	return &Matrix{Datasets: []string{"a", "b"}, Chunks: 7, ChunkSize: 3, Model: "model", Text: "text",
+	return &Matrix{Datasets: []string{"a", "b"}, Chunks: 7, ChunkSize: 3, Model: "model", Text: "text", Act: "auto", KV: "F16",
 		Entries: []Entry{
 			{Name: "blk.0.a.weight", Sums: []float64{1. / 3, 2, 0}, Counts: []int64{21},
 				Covariance: []float64{1. / 3, 1, 2, 1, 2, 3, 2, 3, 0}},
@@ -94,14 +94,14 @@ func TestPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !same(m, got) || got.Model != "model" || got.Text != "text" {
+	if !same(m, got) || got.Model != "model" || got.Text != "text" || got.Act != "auto" || got.KV != "F16" {
 		t.Errorf("%+v, want %+v", got, m)
 	}
 	got, err = Read("whole", written(t, m, "whole.gguf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Model != "" || got.Text != "" || got.Entries[0].Sums[0] != float64(float32(1./3)) ||
+	if got.Model+got.Text+got.Act+got.KV != "" || got.Entries[0].Sums[0] != float64(float32(1./3)) ||
 		!slices.Equal(got.Entries[0].Covariance, m.Entries[0].Covariance) {
 		t.Errorf("whole: %+v", got)
 	}
