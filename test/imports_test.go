@@ -18,7 +18,7 @@ var mayImport = map[string][]string{
 	// assembly knows nothing of the project; half is the one conversion that its definitions share
 	"asm/attn": {}, "asm/clone": {}, "asm/half": {}, "asm/pause": {}, "asm/roof": {},
 	"asm/dot": {"asm/half"}, "asm/elem": {"asm/half"},
-	"asm/quant": {},
+	"asm/mat": {}, "asm/quant": {},
 	// features of CPUs
 	"internal/isa": {},
 	// formats and text
@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
 	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/isa", "internal/quant", "internal/tokenizer"},
+	"internal/linalg":      {"asm/mat", "internal/isa"},
 	// machine
 	"internal/topo": {"internal/isa"}, "internal/numa": {},
 	"internal/team": {"asm/clone", "asm/pause"},
@@ -83,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/attention":        {"internal/engine", "internal/graph", "internal/plan", "internal/quality", "internal/step", "internal/team", "internal/walk"},
 	"internal/attention/format": {"internal/attention", "internal/picture", "internal/plaintext"},
 	"internal/verdict":          {"internal/attention"},
-	"internal/imatrix":          {"internal/engine", "internal/gguf", "internal/graph", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
+	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

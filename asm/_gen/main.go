@@ -1,9 +1,9 @@
-// Command gen writes the generated assembly of ck: for each family (dot, attn, elem, quant, roof) .s files with their Go stubs and tables.
+// Command gen writes the generated assembly of ck: for each family (dot, attn, elem, quant, mat, roof) .s files with their Go stubs and tables.
 //
 // Run it in this folder: go run . [-o dir] [family...]. It is a module of its own, so that nothing it needs reaches users. All kernels
 // take one argument, the address of a struct; where its fields lie is read from the package that the kernels are for.
 //
-// How to read it: a family has a file that says which kernels there are (dot256.go, dot512.go, pack.go, attn.go, elem.go, roof.go);
+// How to read it: a family has a file that says which kernels there are (dot256.go, dot512.go, pack.go, attn.go, elem.go, mat.go, roof.go);
 // files behind it by name hold the parts of a kernel. layout.go says where the bytes of integer layouts lie, emit.go writes files,
 // vec.go writes code that both vector widths share.
 package main
@@ -36,6 +36,10 @@ var families = []struct {
 	{"quant", []func() *gen{
 		func() *gen { return quantizers(false) },
 		func() *gen { return quantizers(true) },
+	}},
+	{"mat", []func() *gen{
+		func() *gen { return mats(false) },
+		func() *gen { return mats(true) },
 	}},
 	{"roof", []func() *gen{roofs}},
 }

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"ck/asm/mat"
 	"ck/internal/engine"
 	"ck/internal/graph"
+	"ck/internal/linalg"
 	"ck/internal/plan"
 	"ck/internal/quality"
 	"ck/internal/tokenizer"
@@ -134,7 +136,7 @@ type collector struct {
 func newCollector(e *engine.Engine, t quality.Text, opt Options) (*collector, error) {
 	c := &collector{e: e, text: t, opt: opt}
 	var err error
-	if c.sources, err = sourcesOf(e.Graph, &opt); err != nil {
+	if c.sources, err = sourcesOf(e.Graph, &opt, linalg.WidthOf(e.Tier)); err != nil {
 		return nil, err
 	}
 	if opt.From != nil {
@@ -162,7 +164,7 @@ func newCollector(e *engine.Engine, t quality.Text, opt Options) (*collector, er
 }
 
 // sourcesOf finds the values that matrices of layers multiply, and of the output matrix if it is asked for.
-func sourcesOf(g *graph.Graph, opt *Options) ([]*source, error) {
+func sourcesOf(g *graph.Graph, opt *Options, width mat.Width) ([]*source, error) {
 	var list []*source
 	seen := map[string]bool{}
 	for i := range g.Steps {
@@ -188,7 +190,7 @@ func sourcesOf(g *graph.Graph, opt *Options) ([]*source, error) {
 			if opt.Covariance != nil && opt.Covariance(w.Name) {
 				x.wanted = append(x.wanted, w.Name)
 				if x.covariance == nil {
-					x.covariance = make([]float64, w.Cols*w.Cols)
+					x.covariance = &linalg.Gram{N: w.Cols, Width: width, Sums: make([]float64, w.Cols*w.Cols)}
 				}
 			}
 		}
@@ -287,12 +289,12 @@ func (c *collector) matrix() *Matrix {
 		Text: c.hash(c.done), Act: act, KV: cache.String()}
 	for _, s := range c.sources {
 		if s.covariance != nil {
-			s.mirror()
+			s.covariance.Mirror()
 		}
 		for _, name := range s.matrices {
 			e := Entry{Name: name, Sums: s.sums, Counts: []int64{int64(c.done * c.text.Block)}}
 			if slices.Contains(s.wanted, name) {
-				e.Covariance = s.covariance
+				e.Covariance = s.covariance.Sums
 			}
 			m.Entries = append(m.Entries, e)
 		}
@@ -354,7 +356,7 @@ func (s *source) resume(e *Entry, name string, rows int64) error {
 	}
 	copy(s.sums, e.Sums)
 	if e.Covariance != nil {
-		copy(s.covariance, e.Covariance)
+		copy(s.covariance.Sums, e.Covariance)
 	}
 	return nil
 }
