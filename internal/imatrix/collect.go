@@ -163,8 +163,21 @@ func newCollector(e *engine.Engine, t quality.Text, opt Options) (*collector, er
 	return c, nil
 }
 
-// sourcesOf finds the values that matrices of layers multiply, and of the output matrix if it is asked for.
+// sourcesOf finds the values that matrices of layers multiply, and of the output matrix if it is asked for, and makes
+// room for their sums.
 func sourcesOf(g *graph.Graph, opt *Options, width mat.Width) ([]*source, error) {
+	list, err := inputsOf(g, opt)
+	for _, s := range list {
+		s.sums = make([]float64, s.width)
+		if len(s.wanted) > 0 {
+			s.covariance = &linalg.Gram{N: s.width, Width: width, Sums: make([]float64, s.width*s.width)}
+		}
+	}
+	return list, err
+}
+
+// inputsOf finds those values.
+func inputsOf(g *graph.Graph, opt *Options) ([]*source, error) {
 	var list []*source
 	seen := map[string]bool{}
 	for i := range g.Steps {
@@ -183,15 +196,12 @@ func sourcesOf(g *graph.Graph, opt *Options, width mat.Width) ([]*source, error)
 			at := slices.IndexFunc(list, func(x *source) bool { return x.value == s.In[0] })
 			if at < 0 {
 				at = len(list)
-				list = append(list, &source{value: s.In[0], width: w.Cols, sums: make([]float64, w.Cols)})
+				list = append(list, &source{value: s.In[0], width: w.Cols})
 			}
 			x := list[at]
 			x.matrices = append(x.matrices, w.Name)
 			if opt.Covariance != nil && opt.Covariance(w.Name) {
 				x.wanted = append(x.wanted, w.Name)
-				if x.covariance == nil {
-					x.covariance = &linalg.Gram{N: w.Cols, Width: width, Sums: make([]float64, w.Cols*w.Cols)}
-				}
 			}
 		}
 	}

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
+	"ck/asm/mat"
 	"ck/internal/engine"
+	"ck/internal/linalg"
+	"ck/internal/plan"
 	"ck/internal/tokenizer"
 )
 
@@ -45,6 +49,50 @@ func (c *Covariances) fit(names []string) (n int) {
 		}
 	}
 	return n
+}
+
+// Estimate is how long the products of all passes take, on the engine's workers, at a rate that it measures: the walks
+// come on top.
+func (c *Covariances) Estimate(ctx context.Context) (time.Duration, error) {
+	opt := c.Opt
+	opt.Output = true
+	opt.Covariance = func(tensor string) bool { return slices.Contains(c.Names, tensor) }
+	width := linalg.WidthOf(c.Engine.Tier)
+	sources, err := inputsOf(c.Engine.Graph, &opt)
+	if err != nil {
+		return 0, err
+	}
+	products := 0.0
+	for _, s := range sources {
+		if len(s.wanted) > 0 {
+			products += float64(s.width) * float64(s.width+mat.Columns) / 2
+		}
+	}
+	workers := c.Engine.Threads(plan.Many)
+	a := adder{}
+	if a.team, err = c.Engine.Team(workers); err != nil {
+		return 0, err
+	}
+	rate, err := linalg.Rate(func(n int, f func(int)) error { return a.each(ctx, n, f) }, workers, width)
+	if err != nil {
+		return 0, err
+	}
+	seconds := products * float64(c.tokens()) / rate
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// tokens is how many tokens of the text are evaluated.
+func (c *Covariances) tokens() int {
+	ids := c.Tok.Encode(nil, c.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: c.Opt.Special})
+	block := c.Opt.Block
+	if block == 0 {
+		block = DefaultBlock
+	}
+	n := max(len(ids)/block-c.Opt.Skip, 0)
+	if c.Opt.Most > 0 {
+		n = min(n, c.Opt.Most)
+	}
+	return n * block
 }
 
 // Of is the covariance of a tensor's inputs, [columns][columns], which is the caller's from then on.

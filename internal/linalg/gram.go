@@ -3,6 +3,8 @@
 package linalg
 
 import (
+	"time"
+
 	"ck/asm/mat"
 	"ck/internal/isa"
 )
@@ -96,6 +98,35 @@ func (g *Gram) tile(edge *[mat.Columns * mat.Columns]float64, i, j int, a, b []f
 	for r := range rows {
 		copy(g.Sums[(i+r)*g.N+j:][:cols], edge[r*mat.Columns:])
 	}
+}
+
+// Rate is how many products a second so many workers add up: it tries for about a tenth of a second.
+func Rate(each Each, workers int, width mat.Width) (float64, error) {
+	const n, rows, least = 240, 256, 100 * time.Millisecond
+	x := make([]float32, n*rows)
+	start, rounds := time.Now(), 0
+	for time.Since(start) < least {
+		err := each(workers, func(int) {
+			g := &Gram{N: n, Width: width, Sums: make([]float64, n*n)}
+			inline := func(n int, f func(int)) error {
+				for i := range n {
+					f(i)
+				}
+				return nil
+			}
+			var s Scratch
+			for range 8 {
+				g.Add(inline, &s, x, rows, n)
+			}
+		})
+		if err != nil {
+			return 0, err
+		}
+		rounds++
+	}
+	const panels = n / mat.Columns
+	products := float64(rounds) * float64(workers) * 8 * rows * panels * (panels + 1) / 2 * mat.Columns * mat.Columns
+	return products / time.Since(start).Seconds(), nil
 }
 
 // Mirror fills what lies below the diagonal.

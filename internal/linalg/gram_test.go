@@ -81,6 +81,14 @@ func TestGram(t *testing.T) {
 	}
 }
 
+// A rate is that of some products: at least a million a second, below what any CPU does.
+func TestRate(t *testing.T) {
+	r, err := Rate(workers(2), 2, WidthOf(tiers()[0]))
+	if err != nil || !(r > 1e6 && r < 1e13) {
+		t.Errorf("%v products a second, %v", r, err)
+	}
+}
+
 // BenchmarkGram says billions of products a second of one worker.
 func BenchmarkGram(b *testing.B) {
 	for _, n := range []int{4096, 14336} {
