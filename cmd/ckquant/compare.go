@@ -38,7 +38,8 @@ func (p *program) compareCommand() {
 	g.Text(&o.file, "file", "f", "", "FILE", "evaluate this text with both; - is stdin")
 	g.Int(&o.block, "ctx-size", "c", 512, 8, maxTokens, "N", "tokens of a block")
 	g.Int(&o.blocks, "blocks", "", 0, 1, maxTokens, "N", "evaluate the first N blocks; default: all")
-	g.Float(&o.maxKLD, "max-kld", "", 0, 0, math.MaxFloat64, "X", "end with code 1 if the mean KL divergence is above this; 0: no bound")
+	g.Float(&o.maxKLD, "max-kld", "", 0, 0, math.MaxFloat64, "X",
+		"end with code 1 if the mean KL divergence is above this; 0: no bound")
 }
 
 // maxTokens bounds numbers of tokens.
@@ -67,7 +68,8 @@ func (p *program) runCompare(c *cobra.Command, args []string) error {
 		return err
 	}
 	if report != nil && o.maxKLD > 0 && !(report.KLD.Value <= o.maxKLD) {
-		return cli.Check("KL divergence: %.5f is above the bound of %g; choose a finer type", report.KLD.Value, o.maxKLD)
+		return cli.Check("KL divergence: %.5f is above the bound of %g; choose a finer type", report.KLD.Value,
+			o.maxKLD)
 	}
 	return nil
 }
@@ -134,7 +136,8 @@ func (p *program) comparePair(ctx context.Context, a, b string) (*quality.Report
 	defer bar.Done()
 	release := engines[0].Hold()
 	defer release()
-	base, other, err := quality.EvaluatePair(ctx, quality.OfEngine(engines[0]), quality.OfEngine(engines[1]), blocks, bar.At)
+	base, other, err := quality.EvaluatePair(ctx, quality.OfEngine(engines[0]), quality.OfEngine(engines[1]), blocks,
+		bar.At)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +157,8 @@ func (p *program) cut(m *generate.Model, text, name string, block, most int) (qu
 		p.app.Warn("%s: %s", name, s)
 	}
 	if len(ids) < block {
-		return quality.Text{}, cli.Input("%s: has %d tokens, a block takes %d; give more text or a smaller --ctx-size", name, len(ids), block)
+		return quality.Text{}, cli.Input("%s: has %d tokens, a block takes %d; give more text or a smaller "+
+			"--ctx-size", name, len(ids), block)
 	}
 	bos, ok := m.Tok.BOS()
 	return quality.Cut(ids, block, most, bos, ok && m.Tok.AddBOS()), nil
@@ -199,13 +203,15 @@ func (p *program) printCompare(w *distance.Report, r *quality.Report) error {
 			Text    *quality.Report  `json:"text,omitempty"`
 		}{"ck.quant.compare/1", list, append([]string{}, w.OnlyA...), append([]string{}, w.OnlyB...), r})
 	}
-	t := plaintext.Table{Head: []string{"tensor", "A", "B", "RMSE", "largest", "SNR dB"}, Right: []bool{false, false, false, true, true, true}}
+	t := plaintext.Table{Head: []string{"tensor", "A", "B", "RMSE", "largest", "SNR dB"}, Right: []bool{false, false,
+		false, true, true, true}}
 	for _, d := range list {
 		snr := "equal"
 		if d.SNR != nil {
 			snr = fmt.Sprintf("%.1f", *d.SNR)
 		}
-		t.Rows = append(t.Rows, []string{d.Name, d.A, d.B, fmt.Sprintf("%.3g", d.RMSE), fmt.Sprintf("%.3g", d.Max), snr})
+		t.Rows = append(t.Rows, []string{d.Name, d.A, d.B, fmt.Sprintf("%.3g", d.RMSE), fmt.Sprintf("%.3g", d.Max),
+			snr})
 	}
 	if err := cli.OutError(t.Write(p.app.Out, c.Plain)); err != nil {
 		return err

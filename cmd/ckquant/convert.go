@@ -21,7 +21,8 @@ const convertLong = `Makes a GGUF file of IN, a Hugging Face folder or a GGUF fi
 
 func (p *program) convertCommand() {
 	c := p.app.NewCommand("convert [flags] IN OUT", "make a GGUF file of a model folder", convertLong, p.runConvert)
-	cli.NewGroup(c.Flags(), "Conversion").Enum(&p.convert.typ, "type", "", "auto", "TYPE", []string{"auto", "f32", "f16", "bf16", "q8_0"}, "type of the matrices")
+	cli.NewGroup(c.Flags(), "Conversion").Enum(&p.convert.typ, "type", "", "auto", "TYPE",
+		[]string{"auto", "f32", "f16", "bf16", "q8_0"}, "type of the matrices")
 	p.out.flags(c)
 	p.out.splitFlag(c)
 }
@@ -44,7 +45,8 @@ func (p *program) runConvert(c *cobra.Command, args []string) error {
 	for i, t := range m.Tensors {
 		tensors[i] = convert.Tensor{From: t, Type: types[i]}
 	}
-	return p.plan(c, m, kv, tensors, convert.Output{Path: args[1], PartBytes: p.out.partBytes}, convert.Fact{Name: "--type", Value: p.convert.typ})
+	return p.plan(c, m, kv, tensors, convert.Output{Path: args[1], PartBytes: p.out.partBytes},
+		convert.Fact{Name: "--type", Value: p.convert.typ})
 }
 
 // convertTypes are the types and the metadata of the output.
@@ -65,7 +67,8 @@ func (p *program) convertTypes(m *gguf.Model) ([]quant.Type, *gguf.Metadata, err
 }
 
 // plan lays out and writes.
-func (p *program) plan(c *cobra.Command, m *gguf.Model, kv *gguf.Metadata, tensors []convert.Tensor, out convert.Output, more ...convert.Fact) error {
+func (p *program) plan(c *cobra.Command, m *gguf.Model, kv *gguf.Metadata, tensors []convert.Tensor,
+	out convert.Output, more ...convert.Fact) error {
 	plan, err := convert.NewPlan(m, kv, tensors, out)
 	if err != nil {
 		return err
@@ -74,7 +77,8 @@ func (p *program) plan(c *cobra.Command, m *gguf.Model, kv *gguf.Metadata, tenso
 	if len(plan.Parts) > 1 {
 		parts = fmt.Sprintf("%d", len(plan.Parts))
 	}
-	if plan.Facts, err = facts(m, append(more, convert.Fact{Name: "the parts of the output", Value: parts})...); err != nil {
+	if plan.Facts, err = facts(m, append(more, convert.Fact{Name: "the parts of the output",
+		Value: parts})...); err != nil {
 		return err
 	}
 	return p.write(c.Context(), plan)

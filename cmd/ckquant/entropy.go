@@ -78,7 +78,8 @@ func (p *program) printEntropy(rows []entropyRow, all entropyRow) error {
 			Tensors []entropyRow `json:"tensors"`
 		}{"ck.quant.entropy/1", all.Weights, all.Bits, all.Entropy, rows})
 	}
-	t := plaintext.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share"}, Right: []bool{false, false, true, true, true}}
+	t := plaintext.Table{Head: []string{"tensor", "type", "bits/weight", "entropy", "share"},
+		Right: []bool{false, false, true, true, true}}
 	if p.app.Common.Verbose {
 		t.Head, t.Right = append(t.Head, "entropy of the parts"), append(t.Right, false)
 	}
@@ -90,7 +91,8 @@ func (p *program) printEntropy(rows []entropyRow, all entropyRow) error {
 			}
 			parts += fmt.Sprintf("%s %.2f", q.Name, q.Entropy)
 		}
-		row := []string{r.Name, r.Type, fmt.Sprintf("%.2f", r.Bits), fmt.Sprintf("%.2f", r.Entropy), fmt.Sprintf("%.0f %%", 100*r.Entropy/max(r.Bits, 1e-9)), parts}
+		row := []string{r.Name, r.Type, fmt.Sprintf("%.2f", r.Bits), fmt.Sprintf("%.2f", r.Entropy),
+			fmt.Sprintf("%.0f %%", 100*r.Entropy/max(r.Bits, 1e-9)), parts}
 		t.Rows = append(t.Rows, row[:len(t.Head)])
 	}
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))

@@ -26,8 +26,8 @@ func (c *calibration) close() {
 	}
 }
 
-// prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come from the matrix of --imatrix if
-// it has them, else from the text of -f.
+// prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come from the
+// matrix of --imatrix if it has them, else from the text of -f.
 func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *importances) (*calibration, error) {
 	o := &p.planned
 	var names []string
@@ -58,7 +58,8 @@ func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *im
 	var cal *calibration
 	if len(names) > 0 {
 		if o.file == "" {
-			return nil, cli.Usage("--method feedback: needs a text (-f), or an --imatrix that was gathered with --covariance")
+			return nil, cli.Usage("--method feedback: needs a text (-f), or an --imatrix that was gathered with " +
+				"--covariance")
 		}
 		var err error
 		if cal, err = p.calibrate(m, names, columns); err != nil {

@@ -41,7 +41,8 @@ With FILES in place of a text their matrices are added up. --show prints statist
 
 func (p *program) imatrixCommand() {
 	o := &p.imatrix
-	c := p.app.NewCommand("imatrix [flags] [FILES…]", "gather what matters in a model's inputs", imatrixLong, p.runImatrix)
+	c := p.app.NewCommand("imatrix [flags] [FILES…]", "gather what matters in a model's inputs", imatrixLong,
+		p.runImatrix)
 	g := cli.NewGroup(c.Flags(), "Text")
 	g.Text(&o.file, "file", "f", "", "FILE", "the text; - is stdin")
 	g.Int(&o.block, "ctx-size", "c", imatrix.DefaultBlock, 8, maxTokens, "N", "tokens of a block")
@@ -129,7 +130,8 @@ func (p *program) gather(ctx context.Context) (*imatrix.Matrix, error) {
 	}
 	defer m.Close()
 	defer e.Close()
-	opt := imatrix.Options{Block: o.block, Skip: o.skip, Most: o.blocks, Dataset: filepath.Base(o.file), Output: o.output}
+	opt := imatrix.Options{Block: o.block, Skip: o.skip, Most: o.blocks, Dataset: filepath.Base(o.file),
+		Output: o.output}
 	if o.covariance {
 		if err := p.covarianceRoom(m); err != nil {
 			return nil, err
@@ -187,13 +189,15 @@ func (p *program) covarianceRoom(m *generate.Model) error {
 	}
 	p.app.Note("the covariances take %d MB, in memory and in the file", need/1e6)
 	if left := p.memoryLeft(); need > left {
-		return cli.Resource("--covariance: the covariances take %d MB, and %d MB are left; quantize --method feedback -f gathers them some layers at a time", need/1e6, left/1e6)
+		return cli.Resource("--covariance: the covariances take %d MB, and %d MB are left; quantize --method "+
+			"feedback -f gathers them some layers at a time", need/1e6, left/1e6)
 	}
 	return nil
 }
 
 // writeMatrix writes a file, whole or not at all.
-func (p *program) writeMatrix(m *imatrix.Matrix, path string, force bool, write func(w io.Writer, path string) error) error {
+func (p *program) writeMatrix(m *imatrix.Matrix, path string, force bool,
+	write func(w io.Writer, path string) error) error {
 	f, err := p.app.Create(path, force)
 	if err != nil {
 		return err
@@ -225,7 +229,8 @@ func (p *program) printStatistics(m *imatrix.Matrix) error {
 		Right: []bool{false, true, true, true, true, true, true, true}}
 	for _, s := range list {
 		t.Rows = append(t.Rows, []string{s.Tensor, fmt.Sprintf("%.4g", s.Sum), fmt.Sprintf("%.3g", s.Mean),
-			fmt.Sprintf("%.0f %%", 100*s.Active), fmt.Sprintf("%.2f", s.Entropy), fmt.Sprintf("%.1f %%", 100*s.Evenness), fmt.Sprintf("%.1f %%", 100*s.ZD),
+			fmt.Sprintf("%.0f %%", 100*s.Active), fmt.Sprintf("%.2f", s.Entropy),
+			fmt.Sprintf("%.1f %%", 100*s.Evenness), fmt.Sprintf("%.1f %%", 100*s.ZD),
 			fmt.Sprintf("%.4f", s.Similarity)})
 	}
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))

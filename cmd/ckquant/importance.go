@@ -40,7 +40,8 @@ func (p *program) openImatrix(m *gguf.Model) (*importances, error) {
 	sum := sha256.Sum256(b)
 	known := slices.ContainsFunc(m.Tensors, func(t *gguf.Tensor) bool { return x.Find(t.Name) != nil })
 	if !known {
-		return nil, cli.Input("%s: has %d tensors, and the model none of their names; it is of another model", path, len(x.Entries))
+		return nil, cli.Input("%s: has %d tensors, and the model none of their names; it is of another model", path,
+			len(x.Entries))
 	}
 	return &importances{x, path, hex.EncodeToString(sum[:8])}, nil
 }

@@ -1,4 +1,5 @@
-// Command ckquant makes model files: it converts, quantizes, splits and merges, says what a file costs and proves the result.
+// Command ckquant makes model files: it converts, quantizes, splits and merges, says what a file costs and proves the
+// result.
 package main
 
 import (
@@ -106,13 +107,17 @@ func classify(err error) int {
 		resumed *imatrix.ResumeError
 	)
 	switch {
-	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs), errors.As(err, &resumed), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs),
+		errors.As(err, &resumed), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
-	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output), errors.As(err, &full), errors.As(err, &memory),
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output),
+		errors.As(err, &full), errors.As(err, &memory),
 		errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape), errors.As(err, &opened), errors.As(err, &model),
-		errors.As(err, &file), errors.As(err, &size), errors.As(err, &zero), errors.As(err, &text), errors.As(err, &inputs):
+	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape),
+		errors.As(err, &opened), errors.As(err, &model),
+		errors.As(err, &file), errors.As(err, &size), errors.As(err, &zero), errors.As(err, &text),
+		errors.As(err, &inputs):
 		return cli.ExitInput
 	}
 	return 0

@@ -33,8 +33,10 @@ func (o *outputOptions) flags(c *cobra.Command) {
 }
 
 func (o *outputOptions) splitFlag(c *cobra.Command) {
-	cli.NewGroup(c.Flags(), "Input").Bool(&o.noTokenizer, "no-tokenizer", "", "a folder without a tokenizer is no error; ckrun then takes ids alone")
-	cli.NewGroup(c.Flags(), "Output").Size(&o.partBytes, "split-max-size", "", 0, "SIZE", "write parts of at most SIZE, OUT-00001-of-00002.gguf and so on")
+	cli.NewGroup(c.Flags(), "Input").Bool(&o.noTokenizer, "no-tokenizer", "",
+		"a folder without a tokenizer is no error; ckrun then takes ids alone")
+	cli.NewGroup(c.Flags(), "Output").Size(&o.partBytes, "split-max-size", "", 0, "SIZE",
+		"write parts of at most SIZE, OUT-00001-of-00002.gguf and so on")
 }
 
 // words are IN and OUT, and up to more words behind them.
@@ -104,10 +106,11 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	}
 	bar := p.app.NewProgress("writing", "MB", sourceBytes(plan)/1e6)
 	defer bar.Done()
-	res, err := plan.Write(ctx, convert.Options{Workers: workers, Features: features, Resume: p.out.resume, Force: p.out.force, Progress: func(now convert.Progress) {
-		bar.Reach(float64(now.Done) / 1e6)
-		bar.Say(now.Bound())
-	}})
+	res, err := plan.Write(ctx, convert.Options{Workers: workers, Features: features, Resume: p.out.resume,
+		Force: p.out.force, Progress: func(now convert.Progress) {
+			bar.Reach(float64(now.Done) / 1e6)
+			bar.Say(now.Bound())
+		}})
 	bar.Done()
 	if ctx.Err() != nil {
 		p.app.Note("what is finished stays in %s.part; --resume goes on with it", plan.Parts[0].Path)
@@ -121,7 +124,9 @@ func (p *program) write(ctx context.Context, plan *convert.Plan) error {
 	if res.Again > 0 {
 		p.app.Warn("%d tensors of an earlier run were not as its journal has them; they were made again", res.Again)
 	}
-	p.app.Info("reading took %s, computing %s, writing %s of the workers' time", humanize.Seconds(res.Reading.Seconds()), humanize.Seconds(res.Computing.Seconds()), humanize.Seconds(res.Writing.Seconds()))
+	p.app.Info("reading took %s, computing %s, writing %s of the workers' time",
+		humanize.Seconds(res.Reading.Seconds()), humanize.Seconds(res.Computing.Seconds()),
+		humanize.Seconds(res.Writing.Seconds()))
 	return p.printPlan(plan, res)
 }
 
@@ -192,7 +197,8 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 	var rows []typeRow
 	all := typeRow{Type: "all"}
 	for _, s := range plan.Sums() {
-		rows = append(rows, typeRow{s.Type.String(), s.Tensors, s.Weights, s.Bytes, float64(8*s.Bytes) / float64(max(1, s.Weights))})
+		rows = append(rows, typeRow{s.Type.String(), s.Tensors, s.Weights, s.Bytes,
+			float64(8*s.Bytes) / float64(max(1, s.Weights))})
 		all.Tensors, all.Weights, all.Bytes = all.Tensors+s.Tensors, all.Weights+s.Weights, all.Bytes+s.Bytes
 	}
 	all.Bits = float64(8*all.Bytes) / float64(max(1, all.Weights))
@@ -209,7 +215,8 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 	for _, part := range plan.Parts {
 		files = append(files, file{part.Path, part.Header.Size})
 		for i, t := range part.Tensors {
-			tensors = append(tensors, tensorRow{t.From.Name, t.From.Shape, t.From.Type.String(), t.Type.String(), part.Header.Sizes[i]})
+			tensors = append(tensors, tensorRow{t.From.Name, t.From.Shape, t.From.Type.String(), t.Type.String(),
+				part.Header.Sizes[i]})
 		}
 	}
 	if c.JSON {
@@ -229,9 +236,11 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 			p.app.Info("%s %v %s → %s: %d bytes", t.Name, t.Shape, t.From, t.Type, t.Bytes)
 		}
 	}
-	t := plaintext.Table{Head: []string{"type", "tensors", "bytes", "bits/weight"}, Right: []bool{false, true, true, true}}
+	t := plaintext.Table{Head: []string{"type", "tensors", "bytes", "bits/weight"}, Right: []bool{false, true, true,
+		true}}
 	for _, r := range append(rows, all) {
-		t.Rows = append(t.Rows, []string{r.Type, fmt.Sprint(r.Tensors), fmt.Sprint(r.Bytes), fmt.Sprintf("%.2f", r.Bits)})
+		t.Rows = append(t.Rows, []string{r.Type, fmt.Sprint(r.Tensors), fmt.Sprint(r.Bytes),
+			fmt.Sprintf("%.2f", r.Bits)})
 	}
 	for _, f := range files {
 		t.Rows = append(t.Rows, []string{filepath.Base(f.Path), "", fmt.Sprint(f.Bytes), ""})

@@ -62,10 +62,14 @@ func (o *planOptions) flags(c *cobra.Command) {
 	g.Int(&o.block, "ctx-size", "c", 256, 8, maxTokens, "N", "tokens of a block; the second half counts")
 	g.Int(&o.blocks, "blocks", "", 16, 1, maxTokens, "N", "evaluate the first N blocks")
 	g.Size(&o.maxSize, "max-size", "", 0, "SIZE", "the best choice whose file has at most SIZE")
-	g.Float(&o.maxKLD, "max-kld", "", 0, 0, math.MaxFloat64, "X", "the cheapest choice whose predicted KL divergence is at most X; 0: no bound")
-	g.Enum(&o.price, "for", "", "size", "PRICE", []string{"size", "speed"}, "what is paid for: bytes of the file, or bytes read for each token")
-	g.Enum(&o.strategy, "strategy", "", "divergence", "RULE", []string{"divergence", "entropy"}, "how types are chosen: by divergence, or bits as the entropies of tensors differ")
-	g.Texts(&o.types, "candidate", "", "TYPE", "a type to choose from; may be repeated; default: all that ckrun has kernels for")
+	g.Float(&o.maxKLD, "max-kld", "", 0, 0, math.MaxFloat64, "X",
+		"the cheapest choice whose predicted KL divergence is at most X; 0: no bound")
+	g.Enum(&o.price, "for", "", "size", "PRICE", []string{"size", "speed"},
+		"what is paid for: bytes of the file, or bytes read for each token")
+	g.Enum(&o.strategy, "strategy", "", "divergence", "RULE", []string{"divergence", "entropy"},
+		"how types are chosen: by divergence, or bits as the entropies of tensors differ")
+	g.Texts(&o.types, "candidate", "", "TYPE",
+		"a type to choose from; may be repeated; default: all that ckrun has kernels for")
 }
 
 // measured is what plan keeps.
@@ -79,7 +83,8 @@ type measured struct {
 const measuredSchema = "ck.quant.plan.measured/1"
 
 // candidates are the types that are tried without --candidate: those with kernels that some recipe makes of matrices.
-var candidates = []quant.Type{quant.Q2_K, quant.IQ2_XXS, quant.IQ2_XS, quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S, quant.Q3_K, quant.IQ4_XS, quant.IQ4_NL,
+var candidates = []quant.Type{quant.Q2_K, quant.IQ2_XXS, quant.IQ2_XS, quant.IQ2_S, quant.IQ3_XXS, quant.IQ3_S,
+	quant.Q3_K, quant.IQ4_XS, quant.IQ4_NL,
 	quant.Q4_0, quant.Q4_K, quant.Q5_0, quant.Q5_K, quant.Q6_K, quant.Q8_0, quant.F16, quant.BF16}
 
 // runPlan is ckquant plan.
@@ -135,7 +140,8 @@ func (p *program) measure(ctx context.Context, m *gguf.Model, x *importances) (*
 		return nil, err
 	}
 	data := &measured{Schema: measuredSchema}
-	if data.Facts, err = facts(m, convert.Fact{Name: "the text", Value: blocks.Hash()}, convert.Fact{Name: "--candidate", Value: list(o.types)},
+	if data.Facts, err = facts(m, convert.Fact{Name: "the text", Value: blocks.Hash()},
+		convert.Fact{Name: "--candidate", Value: list(o.types)},
 		convert.Fact{Name: "--imatrix", Value: x.fact()}); err != nil {
 		return nil, err
 	}
@@ -174,7 +180,8 @@ func (p *program) candidateTypes() ([]quant.Type, error) {
 }
 
 // measureTensors finds the errors of all tensors.
-func (p *program) measureTensors(ctx context.Context, m *gguf.Model, data *measured, types []quant.Type, importance allocate.Importance, workers int) error {
+func (p *program) measureTensors(ctx context.Context, m *gguf.Model, data *measured, types []quant.Type,
+	importance allocate.Importance, workers int) error {
 	features, err := p.features()
 	if err != nil {
 		return err
@@ -196,7 +203,8 @@ func quantizable(t *gguf.Tensor) bool {
 }
 
 // probe tries the classes that have not been tried yet, and keeps what it finds after each.
-func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, blocks quality.Text, importance allocate.Importance, workers int) error {
+func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, blocks quality.Text,
+	importance allocate.Importance, workers int) error {
 	base, err := engine.Open(m, p.engineOptions())
 	if err != nil {
 		return err
@@ -213,9 +221,11 @@ func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, bloc
 		if slices.ContainsFunc(data.Probes, func(q allocate.Probe) bool { return q.Class == class }) {
 			continue
 		}
-		q, err := allocate.Try(ctx, m, data.Tensors, class, importance, features, workers, func(changed *gguf.Model) (float64, error) {
-			return p.divergence(ctx, base, changed, blocks, func(n int64) { bar.At(int64(i*len(blocks.IDs)) + n) })
-		})
+		q, err := allocate.Try(ctx, m, data.Tensors, class, importance, features, workers,
+			func(changed *gguf.Model) (float64, error) {
+				return p.divergence(ctx, base, changed, blocks,
+					func(n int64) { bar.At(int64(i*len(blocks.IDs)) + n) })
+			})
 		if err != nil {
 			return err
 		}
@@ -229,7 +239,8 @@ func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, bloc
 }
 
 // divergence is the mean KL divergence of a changed model from the base.
-func (p *program) divergence(ctx context.Context, base *engine.Engine, changed *gguf.Model, blocks quality.Text, at func(int64)) (float64, error) {
+func (p *program) divergence(ctx context.Context, base *engine.Engine, changed *gguf.Model, blocks quality.Text,
+	at func(int64)) (float64, error) {
 	e, err := engine.Open(changed, p.engineOptions())
 	if err != nil {
 		return 0, err
@@ -267,7 +278,8 @@ func (p *program) takeMeasured(data *measured) error {
 		return cli.Input("%s: is no file of ckquant plan; --force overwrites it", o.save)
 	}
 	if !slices.Equal(old.Facts, data.Facts) {
-		return cli.Usage("%s: is of another model, text or list of candidates; give what it was made of, or --force", o.save)
+		return cli.Usage("%s: is of another model, text or list of candidates; give what it was made of, or --force",
+			o.save)
 	}
 	for i := range old.Tensors {
 		for j := range old.Tensors[i].Options {
@@ -317,8 +329,8 @@ func (o *planOptions) paidFor() allocate.Price {
 	return allocate.Size
 }
 
-// choose is the choice that --max-size or --max-kld ask for. Within a size the named recipes are tried too: where a tensor is a large part of
-// the model, they may lie between choices of the frontier.
+// choose is the choice that --max-size or --max-kld ask for. Within a size the named recipes are tried too: where a
+// tensor is a large part of the model, they may lie between choices of the frontier.
 func (o *planOptions) choose(m *gguf.Model, data *measured, other int64) (allocate.Choice, error) {
 	s := data.sensitivities()
 	bytes := o.maxSize - other
@@ -402,13 +414,16 @@ func (p *program) printPlanned(m *gguf.Model, data *measured) error {
 		}
 		return p.app.PrintJSON(doc)
 	}
-	t := plaintext.Table{Head: []string{"recipe", "MB", "read MB", "KLD", "best MB", "read MB", "KLD"}, Right: []bool{false, true, true, true, true, true, true}}
+	t := plaintext.Table{Head: []string{"recipe", "MB", "read MB", "KLD", "best MB", "read MB", "KLD"},
+		Right: []bool{false, true, true, true, true, true, true}}
 	mb := func(n int64) string { return fmt.Sprintf("%.1f", float64(n)/1e6) }
 	for _, r := range rows {
-		t.Rows = append(t.Rows, []string{r.Name, mb(r.Bytes), mb(r.Read), fmt.Sprintf("%.5f", r.Divergence), mb(r.BestBytes), mb(r.BestRead), fmt.Sprintf("%.5f", r.Best)})
+		t.Rows = append(t.Rows, []string{r.Name, mb(r.Bytes), mb(r.Read), fmt.Sprintf("%.5f", r.Divergence),
+			mb(r.BestBytes), mb(r.BestRead), fmt.Sprintf("%.5f", r.Best)})
 	}
 	if chosen != nil {
-		t.Rows = append(t.Rows, []string{"chosen", "", "", "", mb(chosen.Bytes + other), mb(chosen.Read), fmt.Sprintf("%.5f", chosen.Divergence)})
+		t.Rows = append(t.Rows, []string{"chosen", "", "", "", mb(chosen.Bytes + other), mb(chosen.Read),
+			fmt.Sprintf("%.5f", chosen.Divergence)})
 		for i, x := range tensors {
 			p.app.Info("%s: %s", x.Name, x.Options[chosen.Pick[i]].Name)
 		}
@@ -470,7 +485,8 @@ func recipeChoices(m *gguf.Model, tensors []allocate.Tensor, sensitivity map[str
 }
 
 // recipeRows predicts the named recipes, and the best choice at the price of each.
-func recipeRows(m *gguf.Model, data *measured, frontier []allocate.Choice, price allocate.Price) ([]plannedRow, error) {
+func recipeRows(m *gguf.Model, data *measured, frontier []allocate.Choice, price allocate.Price) ([]plannedRow,
+	error) {
 	recipes, err := recipeChoices(m, data.Tensors, data.sensitivities())
 	if err != nil {
 		return nil, err

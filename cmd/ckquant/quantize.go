@@ -48,8 +48,10 @@ func (p *program) quantizeCommand() {
 	g.Bool(&o.requant, "allow-requantize", "", "quantize what is quantized already")
 	g = cli.NewGroup(c.Flags(), "Codes")
 	g.Text(&o.imatrix, "imatrix", "", "", "FILE", "importance matrix, GGUF or .dat")
-	g.Enum(&o.method, "method", "", "search", "METHOD", []string{"search", "feedback"}, "codes as llama-quantize chooses them, or with error feedback through a text (-f)")
-	g.Int(&o.calibration, "calibration-blocks", "", 0, 1, maxTokens, "N", "blocks of the text that --method feedback evaluates; default: all")
+	g.Enum(&o.method, "method", "", "search", "METHOD", []string{"search", "feedback"},
+		"codes as llama-quantize chooses them, or with error feedback through a text (-f)")
+	g.Int(&o.calibration, "calibration-blocks", "", 0, 1, maxTokens, "N",
+		"blocks of the text that --method feedback evaluates; default: all")
 	p.planned.flags(c)
 	p.out.flags(c)
 	p.out.splitFlag(c)
@@ -111,17 +113,22 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 	x.keys(kv)
 	return p.plan(c, m, kv, tensors,
 		convert.Output{Path: args[1], PartBytes: p.out.partBytes, As: o.keepSplit && len(m.Files()) > 1},
-		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type", Value: list(o.types)},
+		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type",
+			Value: list(o.types)},
 		convert.Fact{Name: "--output-type", Value: o.output}, convert.Fact{Name: "--embed-type", Value: o.embed},
-		convert.Fact{Name: "--imatrix", Value: x.fact()}, convert.Fact{Name: "--method", Value: map[bool]string{true: o.method}[o.method != "search"]},
-		convert.Fact{Name: "the text of --method feedback", Value: text}, convert.Fact{Name: "the types of tensors", Value: typesFact(types)}, convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
+		convert.Fact{Name: "--imatrix", Value: x.fact()}, convert.Fact{Name: "--method",
+			Value: map[bool]string{true: o.method}[o.method != "search"]},
+		convert.Fact{Name: "the text of --method feedback", Value: text}, convert.Fact{Name: "the types of tensors",
+			Value: typesFact(types)}, convert.Fact{Name: "--pure", Value: map[bool]string{true: "yes"}[choice.Pure]})
 }
 
 // plannedRecipe is what says how a file that is planned calls itself, where no recipe is named.
 const plannedRecipe = "Q4_K_M"
 
-// planTypes replaces types by those of the best choice within --max-size or --max-kld, but where a rule names the type.
-func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.Choice, types []quant.Type, x *importances) error {
+// planTypes replaces types by those of the best choice within --max-size or --max-kld, but where a rule names the
+// type.
+func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.Choice, types []quant.Type,
+	x *importances) error {
 	data, err := p.measure(ctx, m, x)
 	if err != nil {
 		return err
@@ -133,7 +140,8 @@ func (p *program) planTypes(ctx context.Context, m *gguf.Model, choice *convert.
 	}
 	for i, t := range m.Tensors {
 		j := slices.IndexFunc(tensors, func(x allocate.Tensor) bool { return x.Name == t.Name })
-		if j < 0 || slices.ContainsFunc(choice.Rules, func(r convert.Rule) bool { return r.Name.MatchString(t.Name) }) {
+		if j < 0 || slices.ContainsFunc(choice.Rules,
+			func(r convert.Rule) bool { return r.Name.MatchString(t.Name) }) {
 			continue
 		}
 		types[i] = tensors[j].Options[chosen.Pick[j]].Type
@@ -219,7 +227,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 func findType(flag, name string) (quant.Type, error) {
 	t, near := convert.FindType(name)
 	if near != nil {
-		return 0, cli.Usage("%s: %.60q is no type of matrices; near it are %s", flag, name, strings.Join(slices.Clip(near), ", "))
+		return 0, cli.Usage("%s: %.60q is no type of matrices; near it are %s", flag, name,
+			strings.Join(slices.Clip(near), ", "))
 	}
 	return t, nil
 }

@@ -18,13 +18,16 @@ type splitOptions struct {
 func (p *program) splitCommands() {
 	o := &p.split
 	c := p.app.NewCommand("split [flags] IN OUT-PREFIX", "cut a model file into parts",
-		"Writes OUT-PREFIX-00001-of-00003.gguf and so on. Tensors stay whole: one that is larger than --max-size has a part of its own. ckrun and llama.cpp open the first part.", p.runSplit)
+		"Writes OUT-PREFIX-00001-of-00003.gguf and so on. Tensors stay whole: one that is larger than --max-size "+
+			"has a part of its own. ckrun and llama.cpp open the first part.", p.runSplit)
 	g := cli.NewGroup(c.Flags(), "Parts")
 	g.Size(&o.maxSize, "max-size", "", 0, "SIZE", "parts of at most SIZE")
-	g.Int(&o.maxTensors, "max-tensors", "", 0, 1, 1<<30, "N", "parts of at most N tensors; default 128, unless --max-size")
+	g.Int(&o.maxTensors, "max-tensors", "", 0, 1, 1<<30, "N",
+		"parts of at most N tensors; default 128, unless --max-size")
 	g.Bool(&o.alone, "no-tensor-first", "", "the first part has the keys and no tensors")
 	p.out.flags(c)
-	c = p.app.NewCommand("merge [flags] FIRST-PART OUT", "make one file of a split model", "FIRST-PART names the others. The tensors keep their bytes.", p.runMerge)
+	c = p.app.NewCommand("merge [flags] FIRST-PART OUT", "make one file of a split model",
+		"FIRST-PART names the others. The tensors keep their bytes.", p.runMerge)
 	p.out.flags(c)
 }
 

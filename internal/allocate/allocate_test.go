@@ -19,7 +19,8 @@ func random(rng *rand.Rand, n, options int) ([]Tensor, map[string]float64) {
 	for i := range n {
 		t := Tensor{Class: classes[i%3], Weights: 1000, Entropy: 4 + rng.Float64()*3}
 		for j := range options {
-			t.Options = append(t.Options, Option{Name: string(rune('A' + j)), Error: rng.Float64(), Bytes: 1 + rng.Int64N(50), Read: 1 + rng.Int64N(50)})
+			t.Options = append(t.Options, Option{Name: string(rune('A' + j)), Error: rng.Float64(),
+				Bytes: 1 + rng.Int64N(50), Read: 1 + rng.Int64N(50)})
 		}
 		list = append(list, t)
 	}
@@ -44,12 +45,14 @@ func all(tensors []Tensor, sensitivity map[string]float64, f func(Choice)) {
 	}
 }
 
-// No choice of all has less divergence and a lower price than one of the frontier, and the frontier has the cheapest and the best.
+// No choice of all has less divergence and a lower price than one of the frontier, and the frontier has the cheapest
+// and the best.
 func TestFrontier(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		tensors, sens := random(rng, 5, 4)
-		for name, price := range map[string]func(c *Choice) int64{"size": func(c *Choice) int64 { return c.Bytes }, "speed": func(c *Choice) int64 { return c.Read }} {
+		for name, price := range map[string]func(c *Choice) int64{"size": func(c *Choice) int64 { return c.Bytes },
+			"speed": func(c *Choice) int64 { return c.Read }} {
 			p := Size
 			if name == "speed" {
 				p = Speed
@@ -65,7 +68,8 @@ func TestFrontier(t *testing.T) {
 				}
 			})
 			if price(&f[0]) != cheapest || math.Abs(f[len(f)-1].Divergence-least) > 1e-12 {
-				t.Errorf("%s: from %d to %g, want %d and %g", name, price(&f[0]), f[len(f)-1].Divergence, cheapest, least)
+				t.Errorf("%s: from %d to %g, want %d and %g", name, price(&f[0]), f[len(f)-1].Divergence, cheapest,
+					least)
 			}
 			for i := range f[1:] {
 				if price(&f[i+1]) <= price(&f[i]) || f[i+1].Divergence >= f[i].Divergence {
@@ -87,13 +91,15 @@ func TestWithin(t *testing.T) {
 		}
 		full := Fill(tensors, sens, Size, c, bytes)
 		if full.Bytes > bytes || full.Divergence > c.Divergence {
-			t.Errorf("filled: %d bytes of %d, divergence %g, before %g", full.Bytes, bytes, full.Divergence, c.Divergence)
+			t.Errorf("filled: %d bytes of %d, divergence %g, before %g", full.Bytes, bytes, full.Divergence,
+				c.Divergence)
 		}
 		for i := range tensors { // nothing more fits
 			for j := range tensors[i].Options {
 				pick := slices.Clone(full.Pick)
 				pick[i] = j
-				if o := Of(tensors, pick, sens); o.Bytes <= bytes && o.Bytes > full.Bytes && o.Divergence < full.Divergence {
+				if o := Of(tensors, pick, sens); o.Bytes <= bytes && o.Bytes > full.Bytes &&
+					o.Divergence < full.Divergence {
 					t.Errorf("tensor %d with option %d fits and is better", i, j)
 				}
 			}
@@ -127,7 +133,8 @@ func TestBest(t *testing.T) {
 				if err != nil || c.Bytes > bytes {
 					t.Fatalf("%s: %v, %d bytes of %d", name, err, c.Bytes, bytes)
 				}
-				if w, err := Within(Frontier(tensors, sens, price), bytes); err == nil && w.Divergence < c.Divergence {
+				if w, err := Within(Frontier(tensors, sens, price), bytes); err == nil &&
+					w.Divergence < c.Divergence {
 					t.Errorf("%s: divergence %g, the frontier has %g", name, c.Divergence, w.Divergence)
 				}
 				for i := range tensors {
@@ -171,11 +178,14 @@ func TestBestPrice(t *testing.T) {
 
 func TestPrune(t *testing.T) {
 	tensors := []Tensor{
-		{Options: []Option{{Name: "A", Error: 1, Bytes: 10}, {Name: "B", Error: 1, Bytes: 9}, {Name: "C", Error: 0.5, Bytes: 20}, {Name: "D", Error: 0.6, Bytes: 20}}},
-		{Options: []Option{{Name: "A", Error: 1, Bytes: 10}, {Name: "B", Error: 0.9, Bytes: 10}, {Name: "C", Error: 0.5, Bytes: 20}, {Name: "D", Error: 0.4, Bytes: 20}}},
+		{Options: []Option{{Name: "A", Error: 1, Bytes: 10}, {Name: "B", Error: 1, Bytes: 9},
+			{Name: "C", Error: 0.5, Bytes: 20}, {Name: "D", Error: 0.6, Bytes: 20}}},
+		{Options: []Option{{Name: "A", Error: 1, Bytes: 10}, {Name: "B", Error: 0.9, Bytes: 10},
+			{Name: "C", Error: 0.5, Bytes: 20}, {Name: "D", Error: 0.4, Bytes: 20}}},
 	}
 	out, beaten := Prune(tensors, Size)
-	if len(beaten) != 1 || beaten[0] != (Beaten{"A", "B"}) || len(out[0].Options) != 3 || len(tensors[0].Options) != 4 {
+	if len(beaten) != 1 || beaten[0] != (Beaten{"A", "B"}) || len(out[0].Options) != 3 ||
+		len(tensors[0].Options) != 4 {
 		t.Errorf("%v, %d options", beaten, len(out[0].Options))
 	}
 }
@@ -193,7 +203,8 @@ func TestMeasure(t *testing.T) {
 	if err := quant.Quantize(quant.F32, b, x, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Add(&gguf.Tensor{Name: "blk.0.ffn_up_exps.weight", Type: quant.F32, Shape: []int{cols, rows, matrices}, Data: b, File: -1}); err != nil {
+	if err := m.Add(&gguf.Tensor{Name: "blk.0.ffn_up_exps.weight", Type: quant.F32,
+		Shape: []int{cols, rows, matrices}, Data: b, File: -1}); err != nil {
 		t.Fatal(err)
 	}
 	imp := make([]float32, cols*matrices)
@@ -201,8 +212,11 @@ func TestMeasure(t *testing.T) {
 		imp[i] = rng.Float32() + 0.01
 	}
 	for _, w := range [][]float32{nil, imp} {
-		list, err := Measure(context.Background(), m, func(*gguf.Tensor) bool { return true }, []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.F16},
-			func(*gguf.Tensor) []float32 { return w }, func(t *gguf.Tensor, _ quant.Type) int64 { return int64(7 * t.Rows()) }, isa.Detect(), 2, func(int64) {})
+		list, err := Measure(context.Background(), m, func(*gguf.Tensor) bool { return true },
+			[]quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.F16},
+			func(*gguf.Tensor) []float32 { return w },
+			func(t *gguf.Tensor, _ quant.Type) int64 { return int64(7 * t.Rows()) }, isa.Detect(), 2,
+			func(int64) {})
 		if err != nil || len(list) != 1 || list[0].Class != "ffn_up_exps" || len(list[0].Options) != 3 {
 			t.Fatalf("%v, %+v; want Q4_0, Q8_0 and F16: rows are too short for Q4_K", err, list)
 		}
@@ -228,7 +242,8 @@ func TestMeasure(t *testing.T) {
 					wrong, square = wrong+f*d*d, square+f*float64(row[i])*float64(row[i])
 				}
 			}
-			if math.Abs(o.Error/(wrong/square)-1) > 1e-9 || o.Read != 7*rows*matrices || o.Bytes != int64(rows*matrices*o.Type.RowBytes(cols)) {
+			if math.Abs(o.Error/(wrong/square)-1) > 1e-9 || o.Read != 7*rows*matrices ||
+				o.Bytes != int64(rows*matrices*o.Type.RowBytes(cols)) {
 				t.Errorf("%s: %+v, want an error of %g", o.Name, o, wrong/square)
 			}
 		}

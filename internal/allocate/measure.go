@@ -12,8 +12,8 @@ import (
 	"ck/internal/quant"
 )
 
-// sampleElems is about how many elements of a tensor are quantized to measure its error: rows spread evenly. With 2^18 elements the error
-// of a tensor is known to a few parts in a thousand, which is less than types differ.
+// sampleElems is about how many elements of a tensor are quantized to measure its error: rows spread evenly. With
+// 2^18 elements the error of a tensor is known to a few parts in a thousand, which is less than types differ.
 const sampleElems = 1 << 18
 
 // Importance gives the importances of a tensor's columns, of each of its matrices in turn; nil where there are none.
@@ -22,9 +22,10 @@ type Importance func(t *gguf.Tensor) []float32
 // Reads is how many bytes the engine reads for each token of a matrix in a type.
 type Reads func(t *gguf.Tensor, typ quant.Type) int64
 
-// Measure finds the error of each tensor of m that quantizable names, in each type that fits its rows and that its importances allow.
-// at is told how many tensors are done.
-func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) bool, types []quant.Type, importance Importance,
+// Measure finds the error of each tensor of m that quantizable names, in each type that fits its rows and that its
+// importances allow. at is told how many tensors are done.
+func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) bool, types []quant.Type,
+	importance Importance,
 	read Reads, f isa.Features, workers int, at func(done int64)) ([]Tensor, error) {
 	var list []*gguf.Tensor
 	for _, t := range m.Tensors {
@@ -74,7 +75,8 @@ func Measure(ctx context.Context, m *gguf.Model, quantizable func(*gguf.Tensor) 
 }
 
 // measure quantizes a sample of a tensor's rows to each type.
-func measure(t *gguf.Tensor, types []quant.Type, encoders []*quant.Encoder, importance []float32, read Reads) (Tensor, error) {
+func measure(t *gguf.Tensor, types []quant.Type, encoders []*quant.Encoder, importance []float32, read Reads) (Tensor,
+	error) {
 	rows, cols := t.Rows(), t.Cols()
 	out := Tensor{Name: t.Name, Class: Class(t.Name), Weights: int64(rows) * int64(cols)}
 	n := min(rows, max(1, sampleElems/cols))
@@ -109,7 +111,8 @@ func measure(t *gguf.Tensor, types []quant.Type, encoders []*quant.Encoder, impo
 	out.Entropy = entropy.Bits(codes[:])
 	for i, typ := range types {
 		if usable[i] {
-			out.Options = append(out.Options, Option{Type: typ, Name: typ.String(), Error: errs[i] / max(square, math.SmallestNonzeroFloat64),
+			out.Options = append(out.Options, Option{Type: typ, Name: typ.String(), Error: errs[i] / max(square,
+				math.SmallestNonzeroFloat64),
 				Bytes: int64(rows) * int64(typ.RowBytes(cols)), Read: read(t, typ)})
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"ck/internal/walk"
 )
 
-// ReadsOf is what the engine reads on a tier: the panels of a matrix, of experts those that a token uses, of an embedding that is no output
-// matrix a row.
+// ReadsOf is what the engine reads on a tier: the panels of a matrix, of experts those that a token uses, of an
+// embedding that is no output matrix a row.
 func ReadsOf(m *gguf.Model, tier isa.Tier, features isa.Features) (Reads, error) {
 	arch, _, err := m.KV.String("general.architecture")
 	if err != nil {
@@ -56,8 +56,8 @@ func Classes(tensors []Tensor) (names []string) {
 	return names
 }
 
-// probeError is the error with which a class is tried: large enough for the divergence to stand out of rounding, small enough to be in
-// proportion to it.
+// probeError is the error with which a class is tried: large enough for the divergence to stand out of rounding,
+// small enough to be in proportion to it.
 const probeError = 0.01
 
 // Probe is a class that is tried by itself.
@@ -73,8 +73,10 @@ func (p *Probe) Sensitivity() float64 {
 	return p.Divergence / max(p.Error, math.SmallestNonzeroFloat64)
 }
 
-// Try quantizes all tensors of a class to the type whose error is nearest to a probe's, and evaluates the model with them.
-func Try(ctx context.Context, m *gguf.Model, tensors []Tensor, class string, importance Importance, f isa.Features, workers int,
+// Try quantizes all tensors of a class to the type whose error is nearest to a probe's, and evaluates the model with
+// them.
+func Try(ctx context.Context, m *gguf.Model, tensors []Tensor, class string, importance Importance, f isa.Features,
+	workers int,
 	evaluate func(*gguf.Model) (float64, error)) (Probe, error) {
 	p := Probe{Class: class}
 	name := probeType(tensors, class)
@@ -128,7 +130,8 @@ func probeType(tensors []Tensor, class string) (best string) {
 }
 
 // quantized is a tensor in another type, in memory.
-func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Type, importance Importance, f isa.Features, workers int) (*gguf.Tensor, error) {
+func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Type, importance Importance,
+	f isa.Features, workers int) (*gguf.Tensor, error) {
 	rows, cols, size := t.Rows(), t.Cols(), typ.RowBytes(t.Cols())
 	out := &gguf.Tensor{Name: t.Name, Type: typ, Shape: t.Shape, Data: make([]byte, rows*size), File: -1}
 	w := importance(t)

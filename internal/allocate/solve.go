@@ -1,10 +1,11 @@
-// Package allocate chooses a type for every tensor of a model: the smallest divergence from the original for a size, or the smallest size
-// for a divergence.
+// Package allocate chooses a type for every tensor of a model: the smallest divergence from the original for a size,
+// or the smallest size for a divergence.
 //
-// Two measurements stand behind a choice. Measure gives the error of each tensor in each type. A divergence for each class of tensors,
-// made by quantizing that class alone, says what error costs there (Sensitivity). The divergence of a choice is predicted as the sum of
-// both over tensors; errors of different tensors are small and independent, so that they add up. With prices, the best choices are found by
-// a Lagrange multiplier: along the lower convex hull of each tensor's (price, divergence).
+// Two measurements stand behind a choice. Measure gives the error of each tensor in each type. A divergence for each
+// class of tensors, made by quantizing that class alone, says what error costs there (Sensitivity). The divergence of
+// a choice is predicted as the sum of both over tensors; errors of different tensors are small and independent, so
+// that they add up. With prices, the best choices are found by a Lagrange multiplier: along the lower convex hull of
+// each tensor's (price, divergence).
 package allocate
 
 import (
@@ -61,7 +62,8 @@ type step struct {
 	gain       float64 // divergence that it saves
 }
 
-// Frontier lists all choices that no other one beats along the hulls, the cheapest first. Between two of them one tensor changes.
+// Frontier lists all choices that no other one beats along the hulls, the cheapest first. Between two of them one
+// tensor changes.
 func Frontier(tensors []Tensor, sensitivity map[string]float64, price Price) []Choice {
 	pick := make([]int, len(tensors))
 	var steps []step
@@ -70,10 +72,14 @@ func Frontier(tensors []Tensor, sensitivity map[string]float64, price Price) []C
 		pick[i] = hull[0]
 		for j := 1; j < len(hull); j++ {
 			a, b := &tensors[i].Options[hull[j-1]], &tensors[i].Options[hull[j]]
-			steps = append(steps, step{i, hull[j], price(b) - price(a), divergence(&tensors[i], a, sensitivity) - divergence(&tensors[i], b, sensitivity)})
+			steps = append(steps, step{i, hull[j], price(b) - price(a), divergence(&tensors[i], a,
+				sensitivity) - divergence(&tensors[i], b, sensitivity)})
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain/float64(b.price), a.gain/float64(a.price)) })
+	slices.SortStableFunc(steps, func(a, b step) int {
+		return cmp.Compare(b.gain/float64(b.price),
+			a.gain/float64(a.price))
+	})
 	list := []Choice{Of(tensors, pick, sensitivity)}
 	for _, s := range steps {
 		pick[s.tensor] = s.to
@@ -128,10 +134,11 @@ func Of(tensors []Tensor, pick []int, sensitivity map[string]float64) Choice {
 	return c
 }
 
-// Within is the best choice of at most so many bytes of the file. Where the frontier is ordered by another price, files do not grow along
-// it: the best of all that fit counts.
+// Within is the best choice of at most so many bytes of the file. Where the frontier is ordered by another price,
+// files do not grow along it: the best of all that fit counts.
 func Within(frontier []Choice, bytes int64) (Choice, error) {
-	return best(frontier, func(c *Choice) bool { return c.Bytes <= bytes }, func(c *Choice) float64 { return c.Divergence }, "the smallest has %d bytes",
+	return best(frontier, func(c *Choice) bool { return c.Bytes <= bytes },
+		func(c *Choice) float64 { return c.Divergence }, "the smallest has %d bytes",
 		func(c *Choice) float64 { return float64(c.Bytes) })
 }
 
@@ -157,8 +164,9 @@ func Best(tensors []Tensor, sensitivity map[string]float64, price Price, bytes i
 	return found, nil
 }
 
-// Fill spends what a choice leaves of so many bytes of the file: again and again on the change of one tensor that fits and saves the most
-// divergence for its price. Between two choices of the frontier there may be large tensors, whose next type does not fit.
+// Fill spends what a choice leaves of so many bytes of the file: again and again on the change of one tensor that
+// fits and saves the most divergence for its price. Between two choices of the frontier there may be large tensors,
+// whose next type does not fit.
 func Fill(tensors []Tensor, sensitivity map[string]float64, price Price, c Choice, bytes int64) Choice {
 	pick := slices.Clone(c.Pick)
 	left := bytes - c.Bytes
@@ -207,13 +215,15 @@ func perUnit(gain float64, cost int64) float64 {
 func Below(frontier []Choice, divergence float64) (Choice, error) {
 	i := slices.IndexFunc(frontier, func(c Choice) bool { return c.Divergence <= divergence })
 	if i < 0 {
-		return Choice{}, fmt.Errorf("no choice is that near to the original; the nearest has %.3g", frontier[len(frontier)-1].Divergence)
+		return Choice{}, fmt.Errorf("no choice is that near to the original; the nearest has %.3g",
+			frontier[len(frontier)-1].Divergence)
 	}
 	return frontier[i], nil
 }
 
 // best is the choice that is allowed and has the least value; without any the error says the least of limit.
-func best(list []Choice, allowed func(*Choice) bool, value func(*Choice) float64, text string, limit func(*Choice) float64) (Choice, error) {
+func best(list []Choice, allowed func(*Choice) bool, value func(*Choice) float64, text string,
+	limit func(*Choice) float64) (Choice, error) {
 	found, least := -1, math.Inf(1)
 	for i := range list {
 		least = min(least, limit(&list[i]))
@@ -227,7 +237,8 @@ func best(list []Choice, allowed func(*Choice) bool, value func(*Choice) float64
 	return list[found], nil
 }
 
-// ByEntropy is a choice of at most so many bytes by another rule: the bits of a tensor's weights differ as the entropies do.
+// ByEntropy is a choice of at most so many bytes by another rule: the bits of a tensor's weights differ as the
+// entropies do.
 func ByEntropy(tensors []Tensor, sensitivity map[string]float64, bytes int64) (Choice, error) {
 	lo, hi := -16.0, 32.0
 	var found Choice
@@ -240,7 +251,8 @@ func ByEntropy(tensors []Tensor, sensitivity map[string]float64, bytes int64) (C
 			want := t.Entropy + mid
 			for j := range t.Options {
 				bits := func(k int) float64 { return 8 * float64(t.Options[k].Bytes) / float64(t.Weights) }
-				if math.Abs(bits(j)-want) < math.Abs(bits(pick[i])-want) || bits(j) == bits(pick[i]) && t.Options[j].Error < t.Options[pick[i]].Error {
+				if math.Abs(bits(j)-want) < math.Abs(bits(pick[i])-want) || bits(j) == bits(pick[i]) &&
+					t.Options[j].Error < t.Options[pick[i]].Error {
 					pick[i] = j
 				}
 			}
@@ -262,7 +274,8 @@ type Beaten struct {
 	Type, By string
 }
 
-// Prune leaves out options that another type beats or equals in price and error in every tensor that has both, and says which.
+// Prune leaves out options that another type beats or equals in price and error in every tensor that has both, and
+// says which.
 func Prune(tensors []Tensor, price Price) (out []Tensor, beaten []Beaten) {
 	var names []string
 	for _, t := range tensors {

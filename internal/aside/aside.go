@@ -1,4 +1,5 @@
-// Package aside gives finished files their names: an output is written under another name, or none, and appears whole or not at all.
+// Package aside gives finished files their names: an output is written under another name, or none, and appears whole
+// or not at all.
 package aside
 
 import (
@@ -10,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename gives the file tmp the name path, in the same folder. Without force it never replaces a file: then the error is fs.ErrExist.
+// Rename gives the file tmp the name path, in the same folder. Without force it never replaces a file: then the error
+// is fs.ErrExist.
 func Rename(tmp, path string, force bool) error {
 	if !force {
 		err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
@@ -40,8 +42,8 @@ func SyncFolder(path string) {
 	}
 }
 
-// Lock marks an open file as in use until it is closed. It is false while another process has it. Some file systems have no locks: there
-// it is true.
+// Lock marks an open file as in use until it is closed. It is false while another process has it. Some file systems
+// have no locks: there it is true.
 func Lock(f *os.File) bool {
 	return !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }

@@ -35,7 +35,8 @@ type RuleError struct {
 }
 
 func (e *RuleError) Error() string {
-	return fmt.Sprintf("%s=%v: matches no tensor that is quantized; near it are %s", e.Rule.Name, e.Rule.Type, strings.Join(e.Nearest, ", "))
+	return fmt.Sprintf("%s=%v: matches no tensor that is quantized; near it are %s", e.Rule.Name, e.Rule.Type,
+		strings.Join(e.Nearest, ", "))
 }
 
 // RequantizeError says that a matrix is quantized already.
@@ -45,13 +46,15 @@ type RequantizeError struct {
 }
 
 func (e *RequantizeError) Error() string {
-	return fmt.Sprintf("tensor %s: is %v already, and %v from it is worse than from the original; take that one, or --allow-requantize", e.Tensor, e.From, e.To)
+	return fmt.Sprintf("tensor %s: is %v already, and %v from it is worse than from the original; take that one, or "+
+		"--allow-requantize", e.Tensor, e.From, e.To)
 }
 
 // aliases are names of llama-quantize for recipes.
 var aliases = map[string]string{"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
-// FindRecipe finds a recipe by a name of llama-quantize, or a block type for all matrices, in either case. An error has the nearest names.
+// FindRecipe finds a recipe by a name of llama-quantize, or a block type for all matrices, in either case. An error
+// has the nearest names.
 func FindRecipe(name string) (r quant.Recipe, pure bool, err error) {
 	upper := strings.ToUpper(name)
 	if to, ok := aliases[upper]; ok {
@@ -64,7 +67,8 @@ func FindRecipe(name string) (r quant.Recipe, pure bool, err error) {
 		return quant.Recipe{Name: t.String(), Base: t, FileType: fileType(t)}, true, nil
 	}
 	names := append(quant.RecipeNames(), typeNames()...)
-	return r, false, fmt.Errorf("%.60q is neither a recipe nor a type; near it are %s", name, strings.Join(humanize.Nearest(upper, names, 4), ", "))
+	return r, false, fmt.Errorf("%.60q is neither a recipe nor a type; near it are %s", name,
+		strings.Join(humanize.Nearest(upper, names, 4), ", "))
 }
 
 // FindType finds a type of matrices by its name, in either case; else near has names that may have been meant.
@@ -94,7 +98,8 @@ func weights(t quant.Type) bool {
 	return t.Known() && t.Quantizable()
 }
 
-// Number of general.file_type (llama.h, enum llama_ftype) for types that are no recipe's name, -1 where there is none.
+// Number of general.file_type (llama.h, enum llama_ftype) for types that are no recipe's name, -1 where there is
+// none.
 func fileType(t quant.Type) int {
 	switch t {
 	case quant.F32:
@@ -112,7 +117,8 @@ func ModelOf(m *gguf.Model) (quant.RecipeModel, error) {
 	if r.Arch, _, err = m.KV.String("general.architecture"); err != nil {
 		return r, err
 	}
-	for key, to := range map[string]*int{"block_count": &r.Layers, "attention.head_count": &r.Heads, "attention.head_count_kv": &r.KVHeads, "expert_count": &r.Experts} {
+	for key, to := range map[string]*int{"block_count": &r.Layers, "attention.head_count": &r.Heads,
+		"attention.head_count_kv": &r.KVHeads, "expert_count": &r.Experts} {
 		key = r.Arch + "." + key
 		v, ok, err := m.KV.Int(key)
 		if err != nil { // some models have a list, a number for each layer

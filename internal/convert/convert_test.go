@@ -25,7 +25,8 @@ import (
 	"ck/internal/quant"
 )
 
-// source is a model with what tensors can have: experts, rows in halves, vectors, types of all kinds, rows that fit no block.
+// source is a model with what tensors can have: experts, rows in halves, vectors, types of all kinds, rows that fit
+// no block.
 func source(t *testing.T) *gguf.Model {
 	t.Helper()
 	m := gguf.NewModel("source.gguf")
@@ -52,7 +53,8 @@ func source(t *testing.T) *gguf.Model {
 		} else if err := quant.Quantize(typ, b, x, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Add(&gguf.Tensor{Name: name, Type: typ, Shape: shape, Data: b, File: -1, Interleave: interleave}); err != nil {
+		if err := m.Add(&gguf.Tensor{Name: name, Type: typ, Shape: shape, Data: b, File: -1,
+			Interleave: interleave}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +134,8 @@ func same(t *testing.T, path string, p *Plan) {
 	for _, part := range p.Parts {
 		for j := range part.Tensors {
 			got := m.Tensors[i]
-			if i++; got.Name != part.Tensors[j].From.Name || got.Type != part.Tensors[j].Type || !bytes.Equal(got.Data, want(t, &part.Tensors[j])) {
+			if i++; got.Name != part.Tensors[j].From.Name || got.Type != part.Tensors[j].Type ||
+				!bytes.Equal(got.Data, want(t, &part.Tensors[j])) {
 				t.Fatalf("%s: %v is not %s as %v", path, got.Name, part.Tensors[j].From.Name, part.Tensors[j].Type)
 			}
 		}
@@ -142,7 +145,8 @@ func same(t *testing.T, path string, p *Plan) {
 	}
 }
 
-// Every tensor is what quant makes of its rows one by one, for any number of workers and any parts; the files are as large as was said.
+// Every tensor is what quant makes of its rows one by one, for any number of workers and any parts; the files are as
+// large as was said.
 func TestWrite(t *testing.T) {
 	m := source(t)
 	var hash string
@@ -178,7 +182,8 @@ func TestWrite(t *testing.T) {
 			if size != p.Size() || res.Bytes != size || res.Done != res.Total {
 				t.Errorf("%d bytes, said %d and %d; %d of %d read", size, p.Size(), res.Bytes, res.Done, res.Total)
 			}
-			if out.Alone && len(p.Parts[0].Tensors) != 0 || (out.PartTensors > 0 || out.PartBytes > 0) && len(p.Parts) < 3 {
+			if out.Alone && len(p.Parts[0].Tensors) != 0 || (out.PartTensors > 0 || out.PartBytes > 0) &&
+				len(p.Parts) < 3 {
 				t.Errorf("%+v: %d parts, %d tensors in the first", out, len(p.Parts), len(p.Parts[0].Tensors))
 			}
 			same(t, p.Parts[0].Path, p)
@@ -207,8 +212,8 @@ func sum(t *testing.T, path string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
-// A run that ends after any number of chunks goes on, whatever was lost behind the last sync: the end of the journal, cut at any byte, and
-// all data that the journal does not name.
+// A run that ends after any number of chunks goes on, whatever was lost behind the last sync: the end of the journal,
+// cut at any byte, and all data that the journal does not name.
 func TestResume(t *testing.T) {
 	m := source(t)
 	whole := planOf(t, m, "Q4_K_M", Output{Path: filepath.Join(t.TempDir(), "out.gguf")})
@@ -225,11 +230,12 @@ func TestResume(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			var chunks atomic.Int64
 			stop := int64(1 + (n+round*7)%24)
-			res, err := p.Write(ctx, Options{Features: isa.Detect(), Workers: 1 + n%3, Resume: true, Progress: func(Progress) {
-				if chunks.Add(1) == stop {
-					cancel(errors.New("stopped"))
-				}
-			}})
+			res, err := p.Write(ctx, Options{Features: isa.Detect(), Workers: 1 + n%3, Resume: true,
+				Progress: func(Progress) {
+					if chunks.Add(1) == stop {
+						cancel(errors.New("stopped"))
+					}
+				}})
 			if res != nil {
 				resumed += res.Resumed
 			}
@@ -260,7 +266,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// lose loses what a crash of the machine could: the last line of the journal at any byte, and data of tensors that have no line.
+// lose loses what a crash of the machine could: the last line of the journal at any byte, and data of tensors that
+// have no line.
 func lose(t *testing.T, rng *rand.Rand, p *Plan) {
 	t.Helper()
 	b, err := os.ReadFile(p.journalPath())
@@ -365,21 +372,25 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unfinished *ExistsError
-	if err := write(p, Options{}); !errors.As(err, &unfinished) || !unfinished.Unfinished || !strings.Contains(err.Error(), "--resume") {
+	if err := write(p, Options{}); !errors.As(err, &unfinished) || !unfinished.Unfinished ||
+		!strings.Contains(err.Error(), "--resume") {
 		t.Errorf("an unfinished output: %v", err)
 	}
 	other := planOf(t, m, "Q6_K", Output{Path: path})
 	var changed *ChangedError
-	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Was != "Q8_0" || changed.Now != "Q6_K" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) ||
+		changed.Name != "the recipe" || changed.Was != "Q8_0" || changed.Now != "Q6_K" {
 		t.Errorf("another recipe: %v", err)
 	}
 	other = planOf(t, m, "Q8_0", Output{Path: path})
 	other.Facts = other.Facts[:1]
-	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "the recipe" || changed.Now != "" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) ||
+		changed.Name != "the recipe" || changed.Now != "" {
 		t.Errorf("a fact less: %v", err)
 	}
 	other.Facts = append(p.Facts, Fact{"--imatrix", "x"})
-	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) || changed.Name != "--imatrix" || changed.Was != "" {
+	if err := write(other, Options{Features: isa.Detect(), Resume: true}); !errors.As(err, &changed) ||
+		changed.Name != "--imatrix" || changed.Was != "" {
 		t.Errorf("a fact more: %v", err)
 	}
 	f, err := os.OpenFile(p.journalPath(), os.O_RDWR, 0)
@@ -401,7 +412,8 @@ func TestRefused(t *testing.T) {
 	if err := write(other, Options{Force: true}); err != nil || sum(t, path) != before {
 		t.Errorf("--force: %v", err)
 	}
-	if err := write(planOf(t, m, "Q8_0", Output{Path: filepath.Join(t.TempDir(), "none", "out.gguf")}), Options{}); !errors.Is(err, fs.ErrNotExist) {
+	if err := write(planOf(t, m, "Q8_0", Output{Path: filepath.Join(t.TempDir(), "none", "out.gguf")}),
+		Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -424,7 +436,8 @@ func TestValues(t *testing.T) {
 		p := planOf(t, m, c.to, Output{Path: filepath.Join(dir, "out.gguf")})
 		_, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2})
 		var v *ValueError
-		if !errors.As(err, &v) || v.Tensor != x.Name || v.Row != row || v.Col != col && c.to != "Q8_0" || !strings.Contains(err.Error(), c.text) {
+		if !errors.As(err, &v) || v.Tensor != x.Name || v.Row != row || v.Col != col && c.to != "Q8_0" ||
+			!strings.Contains(err.Error(), c.text) {
 			t.Errorf("%04x as %s: %v", c.bits, c.to, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {
@@ -441,13 +454,16 @@ func TestChoice(t *testing.T) {
 	if err != nil || r.Name != "Q4_K_M" {
 		t.Fatalf("q4_k: %v, %s", err, r.Name)
 	}
-	c := Choice{Recipe: r, Embed: &q8, Output: &iq4, Rules: []Rule{rule(`blk\.1\..*_v`, quant.Q5_1), rule("attn_v", quant.Q5_0), rule("ffn_down", quant.Q6_K)}}
+	c := Choice{Recipe: r, Embed: &q8, Output: &iq4, Rules: []Rule{rule(`blk\.1\..*_v`, quant.Q5_1),
+		rule("attn_v", quant.Q5_0), rule("ffn_down", quant.Q6_K)}}
 	types, notes, err := c.Types(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]quant.Type{"blk.0.attn_v.weight": quant.Q5_0, "blk.1.attn_v.weight": quant.Q5_1, "blk.0.ffn_down.weight": quant.Q8_0,
-		"token_embd.weight": quant.Q8_0, "output_norm.weight": quant.F32, "blk.0.attn_q.weight": quant.Q4_K, "blk.1.attn_norm.weight": quant.F32} {
+	for name, want := range map[string]quant.Type{"blk.0.attn_v.weight": quant.Q5_0,
+		"blk.1.attn_v.weight": quant.Q5_1, "blk.0.ffn_down.weight": quant.Q8_0,
+		"token_embd.weight": quant.Q8_0, "output_norm.weight": quant.F32, "blk.0.attn_q.weight": quant.Q4_K,
+		"blk.1.attn_norm.weight": quant.F32} {
 		if got := types[slices.Index(m.Tensors, m.Tensor(name))]; got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}

@@ -13,8 +13,9 @@ import (
 	"ck/internal/aside"
 )
 
-// The journal lies beside the unfinished output. Its first line says what the output is made of, each further one that a tensor is on the
-// disk, with the checksum of its bytes: the data is synced before the line is written. A line that a crash cut short is no line.
+// The journal lies beside the unfinished output. Its first line says what the output is made of, each further one
+// that a tensor is on the disk, with the checksum of its bytes: the data is synced before the line is written. A line
+// that a crash cut short is no line.
 type journal struct {
 	f    *os.File
 	done map[int]uint32 // checksums of finished tensors, by their number over all parts
@@ -44,7 +45,8 @@ type ChangedError struct {
 }
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("%s: %s was %s, and is %s now; go on with what it was, or start anew with --force", e.Path, e.Name, orNone(e.Was), orNone(e.Now))
+	return fmt.Sprintf("%s: %s was %s, and is %s now; go on with what it was, or start anew with --force", e.Path,
+		e.Name, orNone(e.Was), orNone(e.Now))
 }
 
 func orNone(s string) string {
@@ -143,7 +145,8 @@ func (p *Plan) readJournal(j *journal) error {
 			return err
 		}
 		var t journalTensor
-		if !whole || json.Unmarshal(line, &t) != nil || t.Tensor < 0 || t.Tensor >= len(names) || names[t.Tensor] != t.Name {
+		if !whole || json.Unmarshal(line, &t) != nil || t.Tensor < 0 || t.Tensor >= len(names) ||
+			names[t.Tensor] != t.Name {
 			break // what follows a torn line was never synced
 		}
 		j.done[t.Tensor] = t.CRC

@@ -18,8 +18,8 @@ type InputError struct{ Err error }
 func (e *InputError) Error() string { return e.Err.Error() }
 func (e *InputError) Unwrap() error { return e.Err }
 
-// Open opens what is converted: a GGUF file, the first part of a split one, or a Hugging Face folder, with the keys of its tokenizer
-// unless tokenizers is false.
+// Open opens what is converted: a GGUF file, the first part of a split one, or a Hugging Face folder, with the keys
+// of its tokenizer unless tokenizers is false.
 func Open(path string, tokenizers bool) (*gguf.Model, error) {
 	m, err := open(path, tokenizers)
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -53,7 +53,8 @@ func open(path string, tokenizers bool) (*gguf.Model, error) {
 	return m, nil
 }
 
-// addKeys gives a folder's model the keys that GGUF files have beside those of the architecture: general ones and the tokenizer's.
+// addKeys gives a folder's model the keys that GGUF files have beside those of the architecture: general ones and the
+// tokenizer's.
 func addKeys(m *gguf.Model, dir string, tokenizers bool) error {
 	if err := hf.Describe(m, dir); err != nil {
 		return err

@@ -1,9 +1,11 @@
-// Package convert writes models as GGUF files: every tensor in the type that was chosen for it, through all workers, a few rows in memory
-// at a time, under another name until the output is whole, and so that a run that was killed can go on.
+// Package convert writes models as GGUF files: every tensor in the type that was chosen for it, through all workers,
+// a few rows in memory at a time, under another name until the output is whole, and so that a run that was killed can
+// go on.
 //
-// What is written is thought through to the byte before (Plan): types, parts, sizes. Writing (Plan.Write) deals chunks of rows to workers.
-// A chunk is read, checked, decoded, quantized and written to its place; the cut into chunks depends on shapes alone, so that the bytes
-// are the same for any number of workers, and after any interruption.
+// What is written is thought through to the byte before (Plan): types, parts, sizes. Writing (Plan.Write) deals
+// chunks of rows to workers. A chunk is read, checked, decoded, quantized and written to its place; the cut into
+// chunks depends on shapes alone, so that the bytes are the same for any number of workers, and after any
+// interruption.
 package convert
 
 import (
@@ -21,10 +23,12 @@ type Tensor struct {
 	From *gguf.Tensor
 	Type quant.Type
 
-	// Importance has a value for each column, of each of the matrices of a tensor with three dimensions in turn; nil: there is none.
+	// Importance has a value for each column, of each of the matrices of a tensor with three dimensions in turn; nil:
+	// there is none.
 	Importance []float32
 
-	// Prepare, if not nil, makes what quantizes the tensor in place of quant: it is called once, when the tensor's turn has come.
+	// Prepare, if not nil, makes what quantizes the tensor in place of quant: it is called once, when the tensor's
+	// turn has come.
 	Prepare func(ctx context.Context) (Coder, error)
 }
 
@@ -48,7 +52,8 @@ type Plan struct {
 	Facts []Fact // a run that goes on must find the same
 }
 
-// Output says where the tensors go. At most one of PartBytes, PartTensors and As is given; without any there is one file.
+// Output says where the tensors go. At most one of PartBytes, PartTensors and As is given; without any there is one
+// file.
 type Output struct {
 	Path        string // of the file; for several parts PREFIX or PREFIX.gguf of PREFIX-00001-of-00002.gguf
 	PartBytes   int64  // parts of at most so many bytes, as far as single tensors allow
@@ -104,7 +109,8 @@ func (t *Tensor) check() error {
 		return nil
 	}
 	if matrices := f.Rows() / t.rowsPerMatrix(); len(t.Importance) != matrices*f.Cols() {
-		return fmt.Errorf("tensor %s: %d importances for %d matrices of %d columns", f.Name, len(t.Importance), matrices, f.Cols())
+		return fmt.Errorf("tensor %s: %d importances for %d matrices of %d columns", f.Name, len(t.Importance),
+			matrices, f.Cols())
 	}
 	return nil
 }
@@ -124,7 +130,8 @@ type ImportanceError struct {
 }
 
 func (e *ImportanceError) Error() string {
-	return fmt.Sprintf("tensor %s: %v needs importances; give an importance matrix (--imatrix) or choose another type", e.Tensor, e.Type)
+	return fmt.Sprintf("tensor %s: %v needs importances; give an importance matrix (--imatrix) or choose another "+
+		"type", e.Tensor, e.Type)
 }
 
 // infos is what headers say of tensors.
@@ -180,7 +187,8 @@ func (o *Output) deal(kv *gguf.Metadata, tensors []Tensor) ([][]Tensor, error) {
 	return groups, nil
 }
 
-// What a part takes beside the data of its tensors, at most: its own keys, and of each tensor an entry in the header and padding.
+// What a part takes beside the data of its tensors, at most: its own keys, and of each tensor an entry in the header
+// and padding.
 const (
 	partHead   = 256
 	tensorHead = 8 + 4 + 4*8 + 4 + 8 + 32

@@ -85,10 +85,12 @@ type RoomError struct {
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("%s: the output takes %d MB more, the disk has %d MB left; make room or write elsewhere", e.Folder, e.Need/1e6, e.Left/1e6)
+	return fmt.Sprintf("%s: the output takes %d MB more, the disk has %d MB left; make room or write elsewhere",
+		e.Folder, e.Need/1e6, e.Left/1e6)
 }
 
-// chunkElems is the elements of a chunk, about: it stays in the second-level cache's reach as float32 and is long enough for a write.
+// chunkElems is the elements of a chunk, about: it stays in the second-level cache's reach as float32 and is long
+// enough for a write.
 const chunkElems = 1 << 18
 
 // run is the writing of a plan.
@@ -123,8 +125,8 @@ type progress struct {
 	skip   bool // an earlier run has finished it
 }
 
-// Write makes the output. If it fails, or ctx ends, what is finished stays beside the final names for a run with Resume, but where a value
-// of the source cannot be written: then nothing stays.
+// Write makes the output. If it fails, or ctx ends, what is finished stays beside the final names for a run with
+// Resume, but where a value of the source cannot be written: then nothing stays.
 func (p *Plan) Write(ctx context.Context, opts Options) (*Result, error) {
 	for _, part := range p.Parts {
 		if !opts.Force && exists(part.Path) && !(opts.Resume && exists(p.journalPath())) {
@@ -233,7 +235,8 @@ func (r *run) openParts() error {
 			return writeError(err)
 		}
 		for j := range part.Tensors {
-			t := &progress{Tensor: &part.Tensors[j], number: number, file: f, offset: part.Header.Offsets[j], pad: part.Header.Padding(j)}
+			t := &progress{Tensor: &part.Tensors[j], number: number, file: f, offset: part.Header.Offsets[j],
+				pad: part.Header.Padding(j)}
 			t.rows = t.chunkRows()
 			chunks := 0
 			for row := 0; row < t.From.Rows(); row += t.at(row) {
@@ -248,7 +251,8 @@ func (r *run) openParts() error {
 	return nil
 }
 
-// named reports whether a part, whose first tensor has this number, is whole and has its final name: an earlier run ended while it gave names.
+// named reports whether a part, whose first tensor has this number, is whole and has its final name: an earlier run
+// ended while it gave names.
 func (r *run) named(part *Part, number int) bool {
 	for i := range part.Tensors {
 		if _, done := r.journal.done[number+i]; !done {
@@ -317,7 +321,8 @@ func (r *run) takeOver(ctx context.Context, res *Result) error {
 }
 
 // workers runs f over all chunks of tensors that are not skipped.
-func (r *run) workers(ctx context.Context, f func(ctx context.Context, w *worker, t *progress, row, rows int) error) error {
+func (r *run) workers(ctx context.Context, f func(ctx context.Context, w *worker, t *progress, row,
+	rows int) error) error {
 	var wg sync.WaitGroup
 	for range max(1, r.opts.Workers) {
 		wg.Go(func() {
@@ -424,14 +429,16 @@ func writeError(err error) error {
 }
 
 func (r *run) progress() Progress {
-	p := Progress{Done: r.done.Load(), Reading: time.Duration(r.read.Load()), Computing: time.Duration(r.compute.Load()), Writing: time.Duration(r.write.Load())}
+	p := Progress{Done: r.done.Load(), Reading: time.Duration(r.read.Load()),
+		Computing: time.Duration(r.compute.Load()), Writing: time.Duration(r.write.Load())}
 	for _, t := range r.tensors {
 		p.Total += int64(len(t.From.Data))
 	}
 	return p
 }
 
-// keep brings finished tensors to the disk and into the journal, several at once where they come faster than the disk.
+// keep brings finished tensors to the disk and into the journal, several at once where they come faster than the
+// disk.
 func (r *run) keep() error {
 	var failed error
 	for t := range r.finished {
@@ -531,8 +538,8 @@ const pageBytes = 4096
 // touched keeps the reads of touch from being left out.
 var touched atomic.Uint32
 
-// touch reads the pages of b, so that waiting for the disk is told from computing. Asked for together they come without a fault for each;
-// what the system cannot give shows where b is used.
+// touch reads the pages of b, so that waiting for the disk is told from computing. Asked for together they come
+// without a fault for each; what the system cannot give shows where b is used.
 func touch(b []byte) {
 	if skip := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (pageBytes - 1)); skip > 0 {
 		if pageBytes-skip >= len(b) {
@@ -572,7 +579,8 @@ func (w *worker) encode(t *Tensor, src []byte, row, rows int) ([]byte, error) {
 		return nil, w.explain(t, x, row, err)
 	}
 	if i := quant.FirstNotFinite(t.Type, dst); i >= 0 {
-		return nil, &ValueError{t.From.Name, row + i/cols, i % cols, fmt.Errorf("%g is more than %v holds; choose BF16 or F32", x[i], t.Type)}
+		return nil, &ValueError{t.From.Name, row + i/cols, i % cols,
+			fmt.Errorf("%g is more than %v holds; choose BF16 or F32", x[i], t.Type)}
 	}
 	return dst, nil
 }

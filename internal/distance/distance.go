@@ -36,14 +36,15 @@ type ShapeError struct {
 }
 
 func (e *ShapeError) Error() string {
-	return fmt.Sprintf("tensor %s: is %v in one model and %v in the other; compare files of one model", e.Name, e.A, e.B)
+	return fmt.Sprintf("tensor %s: is %v in one model and %v in the other; compare files of one model", e.Name, e.A,
+		e.B)
 }
 
 // sums are those over the elements of a chunk.
 type sums struct{ signal, noise, max float64 }
 
-// Of compares all tensors that both models have, through workers goroutines. The sums are over fixed chunks in their order: the same for
-// any number of workers. at is told how many elements of A are done.
+// Of compares all tensors that both models have, through workers goroutines. The sums are over fixed chunks in their
+// order: the same for any number of workers. at is told how many elements of A are done.
 func Of(ctx context.Context, a, b *gguf.Model, workers int, at func(elements int64)) (*Report, error) {
 	r := &Report{}
 	var pairs [][2]*gguf.Tensor
@@ -125,7 +126,8 @@ func ofTensor(ctx context.Context, a, b *gguf.Model, p [2]*gguf.Tensor, workers 
 		all.signal, all.noise, all.max = all.signal+c.signal, all.noise+c.noise, math.Max(all.max, c.max)
 	}
 	n := int64(rows) * int64(cols)
-	return Tensor{Name: p[0].Name, A: p[0].Type, B: p[1].Type, Shape: p[0].Shape, Elements: n, RMSE: math.Sqrt(all.noise / float64(n)), Max: all.max,
+	return Tensor{Name: p[0].Name, A: p[0].Type, B: p[1].Type, Shape: p[0].Shape, Elements: n,
+		RMSE: math.Sqrt(all.noise / float64(n)), Max: all.max,
 		SNR: 10 * math.Log10(all.signal/all.noise)}, failed
 }
 

@@ -20,7 +20,8 @@ func model(t *testing.T, typ quant.Type, x []float32, cols, interleave int, more
 		if err := quant.Quantize(typ, b, x, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Add(&gguf.Tensor{Name: name, Type: typ, Shape: []int{cols, len(x) / cols}, Data: b, File: -1, Interleave: interleave}); err != nil {
+		if err := m.Add(&gguf.Tensor{Name: name, Type: typ, Shape: []int{cols, len(x) / cols}, Data: b, File: -1,
+			Interleave: interleave}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,8 +54,10 @@ func TestOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := r.Tensors[0]
-		if math.Abs(w.RMSE-math.Sqrt(noise/float64(len(x)))) > 1e-9 || w.Max != largest || math.Abs(w.SNR-10*math.Log10(signal/noise)) > 1e-9 || told != int64(len(x)) {
-			t.Errorf("%+v, %d told; want %g, %g, %g dB", w, told, math.Sqrt(noise/float64(len(x))), largest, 10*math.Log10(signal/noise))
+		if math.Abs(w.RMSE-math.Sqrt(noise/float64(len(x)))) > 1e-9 || w.Max != largest ||
+			math.Abs(w.SNR-10*math.Log10(signal/noise)) > 1e-9 || told != int64(len(x)) {
+			t.Errorf("%+v, %d told; want %g, %g, %g dB", w, told, math.Sqrt(noise/float64(len(x))), largest,
+				10*math.Log10(signal/noise))
 		}
 		if len(r.OnlyA) != 1 || r.OnlyA[0] != "only a" || len(r.OnlyB) != 1 || r.OnlyB[0] != "only b" {
 			t.Errorf("only in one: %v %v", r.OnlyA, r.OnlyB)
@@ -94,16 +97,19 @@ func TestInterleave(t *testing.T) {
 func TestRefused(t *testing.T) {
 	x := make([]float32, 64)
 	var shape *ShapeError
-	if _, err := Of(context.Background(), model(t, quant.F32, x, 32, 0), model(t, quant.F32, x, 16, 0), 1, func(int64) {}); !errors.As(err, &shape) {
+	if _, err := Of(context.Background(), model(t, quant.F32, x, 32, 0), model(t, quant.F32, x, 16, 0), 1,
+		func(int64) {}); !errors.As(err, &shape) {
 		t.Errorf("other shapes: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Of(ctx, model(t, quant.F32, x, 32, 0), model(t, quant.F32, x, 32, 0), 2, func(int64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := Of(ctx, model(t, quant.F32, x, 32, 0), model(t, quant.F32, x, 32, 0), 2,
+		func(int64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	x[5] = float32(math.NaN())
-	r, err := Of(context.Background(), model(t, quant.F32, x, 32, 0), model(t, quant.F32, make([]float32, 64), 32, 0), 1, func(int64) {})
+	r, err := Of(context.Background(), model(t, quant.F32, x, 32, 0), model(t, quant.F32, make([]float32, 64), 32, 0),
+		1, func(int64) {})
 	if err != nil || !math.IsNaN(r.Tensors[0].RMSE) || !math.IsNaN(r.Tensors[0].Max) {
 		t.Errorf("NaN: %v, %+v", err, r)
 	}

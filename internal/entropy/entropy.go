@@ -1,5 +1,6 @@
-// Package entropy says how many bits the weights of a model carry: for each part of a type, exponents, mantissas, codes, scales, the bits
-// that are stored and the entropy of its symbols. The sum is what a coder that knows their frequencies, and no more, would need.
+// Package entropy says how many bits the weights of a model carry: for each part of a type, exponents, mantissas,
+// codes, scales, the bits that are stored and the entropy of its symbols. The sum is what a coder that knows their
+// frequencies, and no more, would need.
 package entropy
 
 import (
@@ -136,7 +137,8 @@ const chunkBytes = 1 << 20
 // ofTensor counts the symbols of a tensor.
 func ofTensor(ctx context.Context, m *gguf.Model, t *gguf.Tensor, workers int) (Tensor, error) {
 	if t.Make != nil {
-		return Tensor{}, fmt.Errorf("tensor %s: is FP8 with scales, whose bits are not counted; convert the folder first", t.Name)
+		return Tensor{}, fmt.Errorf("tensor %s: is FP8 with scales, whose bits are not counted; convert the folder "+
+			"first", t.Name)
 	}
 	parts := partsOf(t.Type)
 	size := t.Type.BlockBytes()

@@ -14,7 +14,8 @@ func TestBits(t *testing.T) {
 	for _, c := range []struct {
 		counts []int64
 		want   float64
-	}{{nil, 0}, {[]int64{5}, 0}, {[]int64{1, 1}, 1}, {[]int64{2, 1, 1, 0}, 1.5}, {[]int64{1, 1, 1, 1, 1, 1, 1, 1}, 3}} {
+	}{{nil, 0}, {[]int64{5}, 0}, {[]int64{1, 1}, 1}, {[]int64{2, 1, 1, 0}, 1.5}, {[]int64{1, 1, 1, 1, 1, 1, 1, 1},
+		3}} {
 		if got := Bits(c.counts); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v: %g, want %g", c.counts, got, c.want)
 		}
@@ -43,7 +44,8 @@ func TestOf(t *testing.T) {
 		if err := quant.Quantize(q, b, y, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Add(&gguf.Tensor{Name: q.String(), Type: q, Shape: []int{len(y)}, Data: b, File: -1}); err != nil {
+		if err := m.Add(&gguf.Tensor{Name: q.String(), Type: q, Shape: []int{len(y)}, Data: b,
+			File: -1}); err != nil {
 			t.Fatal(err)
 		}
 	}

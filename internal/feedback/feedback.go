@@ -1,11 +1,12 @@
-// Package feedback chooses the codes of quantized rows column by column, and lets the columns to come make up for the error of those that
-// are done, as far as their inputs go together (Frantar, Ashkboos, Hoefler, Alistarh: GPTQ, 2023). Format, scales and decoder stay those
-// of the block types: what it writes loads everywhere.
+// Package feedback chooses the codes of quantized rows column by column, and lets the columns to come make up for the
+// error of those that are done, as far as their inputs go together (Frantar, Ashkboos, Hoefler, Alistarh: GPTQ,
+// 2023). Format, scales and decoder stay those of the block types: what it writes loads everywhere.
 //
-// What is made small is the error of the output of a matrix W over its calibration inputs X: (W-Q) H (W-Q)ᵀ, summed over rows, with the
-// covariance H = XᵀX. For each row: the scales of a block are searched on its weights as corrected until there, weighed by the diagonal of
-// H; then each column takes its nearest code, and its error, divided by U[j,j], is taken from the columns k behind it, times U[j,k]. U is
-// the upper triangular matrix with H⁻¹ = UᵀU.
+// What is made small is the error of the output of a matrix W over its calibration inputs X: (W-Q) H (W-Q)ᵀ, summed
+// over rows, with the covariance H = XᵀX. For each row: the scales of a block are searched on its weights as
+// corrected until there, weighed by the diagonal of H; then each column takes its nearest code, and its error,
+// divided by U[j,j], is taken from the columns k behind it, times U[j,k]. U is the upper triangular matrix with H⁻¹ =
+// UᵀU.
 package feedback
 
 import (
@@ -20,10 +21,12 @@ import (
 	"ck/internal/quant"
 )
 
-// Damping is the part of the mean of H's diagonal that is added to it: directions that calibration never showed are no free choice.
+// Damping is the part of the mean of H's diagonal that is added to it: directions that calibration never showed are
+// no free choice.
 const Damping = 0.01
 
-// batch is the columns whose corrections are applied one by one; those behind them get the corrections of a batch at once.
+// batch is the columns whose corrections are applied one by one; those behind them get the corrections of a batch at
+// once.
 const batch = 256
 
 // Encoder quantizes rows of one matrix. Several goroutines may use it, each with a Buffer of its own.
@@ -44,15 +47,16 @@ type Buffer struct {
 	errorsOfBatch []float32
 }
 
-// New prepares the quantization of a matrix to t. h is the covariance of its inputs, cols × cols, by rows; it is overwritten. Columns
-// that were never seen have no say.
+// New prepares the quantization of a matrix to t. h is the covariance of its inputs, cols × cols, by rows; it is
+// overwritten. Columns that were never seen have no say.
 func New(t quant.Type, h []float64, cols int) (*Encoder, error) {
 	if len(h) != cols*cols {
 		panic(fmt.Sprintf("feedback: a covariance of %d values for %d columns", len(h), cols))
 	}
 	e := &Encoder{typ: t, cols: cols, levels: t.Levels()}
 	if e.levels == nil {
-		return nil, fmt.Errorf("%v has no codes that can be chosen one by one; take %s, or --method search", t, "Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL or IQ4_XS")
+		return nil, fmt.Errorf("%v has no codes that can be chosen one by one; take %s, or --method search", t,
+			"Q2_K to Q6_K, Q4_0 to Q8_0, IQ4_NL or IQ4_XS")
 	}
 	for i, l := range e.levels {
 		if math.Abs(float64(l)) < math.Abs(float64(e.levels[e.a])) {
@@ -82,8 +86,8 @@ func New(t quant.Type, h []float64, cols int) (*Encoder, error) {
 	return e, e.factor(h)
 }
 
-// factor makes U of H. With H = R Rᵀ, R upper triangular, U is R⁻¹. R is the Cholesky factor of H with rows and columns in reverse, read
-// backwards; LAPACK makes that.
+// factor makes U of H. With H = R Rᵀ, R upper triangular, U is R⁻¹. R is the Cholesky factor of H with rows and
+// columns in reverse, read backwards; LAPACK makes that.
 func (e *Encoder) factor(h []float64) error {
 	n := e.cols
 	for i := range n * n / 2 {
@@ -92,7 +96,8 @@ func (e *Encoder) factor(h []float64) error {
 	// The reverse of the symmetric H is symmetric; its lower factor L gives R[i,j] = L[n-1-i, n-1-j].
 	l, ok := lapack64.Potrf(blas64.Symmetric{N: n, Stride: n, Data: h, Uplo: blas.Lower})
 	if !ok {
-		return fmt.Errorf("the covariance of %d columns is not positive definite, for all its damping; take more text", n)
+		return fmt.Errorf("the covariance of %d columns is not positive definite, for all its damping; take more "+
+			"text", n)
 	}
 	l.Diag = blas.NonUnit
 	if !lapack64.Trtri(l) {
@@ -117,7 +122,8 @@ func (e *Encoder) Encode(dst []byte, x []float32, buf *Buffer) error {
 		buf.e = blas32.General{Rows: rows, Cols: to - from, Stride: to - from, Data: buf.errors(rows * (to - from))}
 		for r := range rows {
 			row := x[r*e.cols:][:e.cols]
-			if err := e.columns(dst[r*rowBytes:][:rowBytes], row, buf.e.Data[r*(to-from):][:to-from], from, to, buf); err != nil {
+			if err := e.columns(dst[r*rowBytes:][:rowBytes], row, buf.e.Data[r*(to-from):][:to-from], from, to,
+				buf); err != nil {
 				return fmt.Errorf("row %d: %w", r, err)
 			}
 		}
@@ -138,8 +144,8 @@ func (b *Buffer) errors(n int) []float32 {
 	return b.errorsOfBatch[:n]
 }
 
-// columns quantizes the columns [from, to) of a row and corrects those behind each within the batch; errs gets the errors, each divided by
-// its U[j,j].
+// columns quantizes the columns [from, to) of a row and corrects those behind each within the batch; errs gets the
+// errors, each divided by its U[j,j].
 func (e *Encoder) columns(dst []byte, row, errs []float32, from, to int, buf *Buffer) error {
 	elems, size := e.typ.BlockElems(), e.typ.BlockBytes()
 	for at := from; at < to; at += elems {
@@ -166,7 +172,8 @@ func (e *Encoder) columns(dst []byte, row, errs []float32, from, to int, buf *Bu
 	return nil
 }
 
-// grid finds what the elements of a block can be: value[0] + step[0]*level. It decodes the block with two codes throughout.
+// grid finds what the elements of a block can be: value[0] + step[0]*level. It decodes the block with two codes
+// throughout.
 func (e *Encoder) grid(block []byte, elems int, buf *Buffer) {
 	for i, code := range []byte{e.a, e.b} {
 		for j := range elems {
@@ -200,14 +207,15 @@ func (e *Encoder) nearest(x, low, step float32) byte {
 	return byte(best)
 }
 
-// Error is the error of the output over the calibration inputs, relative to the output: the sum over rows of (w-q) H (w-q)ᵀ, over that of
-// w H wᵀ. w and q are rows of cols columns, h as New takes it, undamped.
+// Error is the error of the output over the calibration inputs, relative to the output: the sum over rows of (w-q) H
+// (w-q)ᵀ, over that of w H wᵀ. w and q are rows of cols columns, h as New takes it, undamped.
 func Error(w, q []float32, h []float64, cols int) float64 {
 	var wrong, all float64
 	d := make([]float64, cols)
 	hd := make([]float64, cols)
 	form := func(v []float64) float64 {
-		blas64.Symv(1, blas64.Symmetric{N: cols, Stride: cols, Data: h, Uplo: blas.Upper}, blas64.Vector{N: cols, Data: v, Inc: 1}, 0,
+		blas64.Symv(1, blas64.Symmetric{N: cols, Stride: cols, Data: h, Uplo: blas.Upper},
+			blas64.Vector{N: cols, Data: v, Inc: 1}, 0,
 			blas64.Vector{N: cols, Data: hd, Inc: 1})
 		return blas64.Dot(blas64.Vector{N: cols, Data: v, Inc: 1}, blas64.Vector{N: cols, Data: hd, Inc: 1})
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // types are those that can be encoded, with the bits of a weight that rank them.
-var types = []quant.Type{quant.Q2_K, quant.Q3_K, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.IQ4_NL, quant.IQ4_XS}
+var types = []quant.Type{quant.Q2_K, quant.Q3_K, quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q4_0, quant.Q4_1,
+	quant.Q5_0, quant.Q5_1, quant.Q8_0, quant.IQ4_NL, quant.IQ4_XS}
 
 // inputs is the covariance of rows of correlated inputs: a few directions explain most of them.
 func inputs(rng *rand.Rand, cols int) []float64 {
@@ -48,7 +49,8 @@ func weights(rng *rand.Rand, n int) []float32 {
 	return w
 }
 
-// Where inputs go together, the error of the output is far below that of the search of scales with the same importances.
+// Where inputs go together, the error of the output is far below that of the search of scales with the same
+// importances.
 func TestBeatsSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, cols := range []int{256, 768} {
@@ -101,7 +103,8 @@ func TestRows(t *testing.T) {
 		}
 		for r := rows - 1; r >= 0; r-- {
 			one := make([]byte, size)
-			if err := e.Encode(one, slices.Clone(w[r*cols:(r+1)*cols]), buf); err != nil || !slices.Equal(one, all[r*size:(r+1)*size]) {
+			if err := e.Encode(one, slices.Clone(w[r*cols:(r+1)*cols]), buf); err != nil ||
+				!slices.Equal(one, all[r*size:(r+1)*size]) {
 				t.Errorf("%v: row %d alone is another one: %v", typ, r, err)
 			}
 		}
@@ -139,7 +142,8 @@ func TestIndependent(t *testing.T) {
 				quant.Decode(typ, try[:n], block)
 				for i := range n {
 					if math.Abs(float64(try[i]-w[at+i])) < math.Abs(float64(q[at+i]-w[at+i]))-1e-6 {
-						t.Fatalf("%v: element %d, %g, is %g; code %d is nearer: %g", typ, at+i, w[at+i], q[at+i], c, try[i])
+						t.Fatalf("%v: element %d, %g, is %g; code %d is nearer: %g", typ, at+i, w[at+i], q[at+i], c,
+							try[i])
 					}
 				}
 			}

@@ -15,8 +15,9 @@ import (
 	"ck/internal/safetensors"
 )
 
-// FP8 weights have a scale for the matrix, for each row or for each block. A weight is its code's value times the scale in float32,
-// rounded to BF16 (llama.cpp, convert_hf_to_gguf.py, dequant_simple). Rows are made when they are read.
+// FP8 weights have a scale for the matrix, for each row or for each block. A weight is its code's value times the
+// scale in float32, rounded to BF16 (llama.cpp, convert_hf_to_gguf.py, dequant_simple). Rows are made when they are
+// read.
 
 // float8 has the values of all codes of the types that folders have weights in.
 var float8 = map[string]*[256]float32{"F8_E4M3": e4m3(), "F8_E5M2": e5m2()}
@@ -55,7 +56,8 @@ type scale struct {
 	used   bool
 }
 
-// scaleSuffixes are what names of scales have in place of ".weight": of fine-grained FP8, and of compressed-tensors and fbgemm.
+// scaleSuffixes are what names of scales have in place of ".weight": of fine-grained FP8, and of compressed-tensors
+// and fbgemm.
 var scaleSuffixes = []string{".weight_scale_inv", ".weight_scale"}
 
 // activationSuffixes end names of what scales activations or the cache, which ck does not take from the model.
@@ -110,18 +112,20 @@ func (c *config) readQuantization() error {
 			w := q.Groups[name].Weights
 			if w == nil || w.Type != "float" || w.Bits != 8 || w.GroupSize != nil ||
 				!slices.Contains([]string{"tensor", "channel", "block"}, w.Strategy) {
-				return fmt.Errorf("quantization_config: the weights of %.60q are not FP8 with scales of tensors, channels or blocks; "+
-					"take the original model or a GGUF file", name)
+				return fmt.Errorf("quantization_config: the weights of %.60q are not FP8 with scales of tensors, "+
+					"channels or blocks; take the original model or a GGUF file", name)
 			}
 			if block != nil && w.Block != nil && !slices.Equal(block, w.Block) {
-				return fmt.Errorf("quantization_config: blocks of %v and of %v; one size is supported", block, w.Block)
+				return fmt.Errorf("quantization_config: blocks of %v and of %v; one size is supported", block,
+					w.Block)
 			}
 			if w.Block != nil {
 				block = w.Block
 			}
 		}
 	default:
-		return errors.New("quantization_config: quantized weights of this form are not supported; take the original model or a GGUF file")
+		return errors.New("quantization_config: quantized weights of this form are not supported; take the original " +
+			"model or a GGUF file")
 	}
 	if block != nil {
 		if len(block) != 2 || block[0] < 1 || block[1] < 1 {
@@ -184,7 +188,8 @@ func (c *config) scaled(t *gguf.Tensor, st *safetensors.Tensor, values *[256]flo
 	s := c.scales[st.Name]
 	if s == nil {
 		stem := strings.TrimSuffix(st.Name, ".weight")
-		return fmt.Errorf("is %s without scales: neither %s.weight_scale_inv nor %s.weight_scale is there", st.DType, stem, stem)
+		return fmt.Errorf("is %s without scales: neither %s.weight_scale_inv nor %s.weight_scale is there", st.DType,
+			stem, stem)
 	}
 	rows, cols := st.Shape[0], st.Shape[1]
 	high, wide := rows, cols // of a scale
@@ -198,7 +203,8 @@ func (c *config) scaled(t *gguf.Tensor, st *safetensors.Tensor, values *[256]flo
 		return fmt.Errorf("%s has shape %v, expected %v: a scale for each block of %v of the weight's %v",
 			s.name, s.shape, blocks, c.block, st.Shape)
 	default:
-		return fmt.Errorf("%s has shape %v, expected one scale, or %d for the rows of the weight", s.name, s.shape, rows)
+		return fmt.Errorf("%s has shape %v, expected one scale, or %d for the rows of the weight", s.name, s.shape,
+			rows)
 	}
 	s.used = true
 	data, perRow := st.Data, ceil(cols, wide)
@@ -226,7 +232,8 @@ func scaleRow(dst, codes []byte, values *[256]float32, scales []float32, wide in
 	}
 }
 
-// scalesUsed reports scales that belong to no FP8 weight: the files are incomplete, or of another form than is read here.
+// scalesUsed reports scales that belong to no FP8 weight: the files are incomplete, or of another form than is read
+// here.
 func (c *config) scalesUsed() error {
 	for _, weight := range slices.Sorted(maps.Keys(c.scales)) {
 		if s := c.scales[weight]; !s.used && !(weight == "lm_head.weight" && c.tied()) {

@@ -53,8 +53,10 @@ func fp8Config(kv ...any) map[string]any {
 var (
 	fineGrained = fp8Config("quant_method", "fp8", "weight_block_size", []int{3, 5}, "activation_scheme", "dynamic")
 	fbgemm      = fp8Config("quant_method", "fbgemm_fp8", "activation_scale_ub", 1200)
-	compressed  = fp8Config("quant_method", "compressed-tensors", "format", "float-quantized", "config_groups", map[string]any{
-		"group_0": map[string]any{"weights": map[string]any{"type": "float", "num_bits": 8, "strategy": "channel", "group_size": nil}}})
+	compressed  = fp8Config("quant_method", "compressed-tensors", "format", "float-quantized", "config_groups",
+		map[string]any{
+			"group_0": map[string]any{"weights": map[string]any{"type": "float", "num_bits": 8, "strategy": "channel",
+				"group_size": nil}}})
 )
 
 // Rows are codes times their scales, rounded once to float32 and once to BF16; rows of q are permuted.
@@ -67,8 +69,10 @@ func TestFloat8Rows(t *testing.T) {
 		shape                       []int
 		at                          func(r, col int) int // of the scale
 	}{
-		{"blocks", ".weight_scale_inv", "F8_E4M3", "F32", fineGrained, []int{3, 2}, func(r, col int) int { return r/3*2 + col/5 }},
-		{"blocks of BF16", ".weight_scale_inv", "F8_E4M3", "BF16", fineGrained, []int{3, 2}, func(r, col int) int { return r/3*2 + col/5 }},
+		{"blocks", ".weight_scale_inv", "F8_E4M3", "F32", fineGrained, []int{3, 2},
+			func(r, col int) int { return r/3*2 + col/5 }},
+		{"blocks of BF16", ".weight_scale_inv", "F8_E4M3", "BF16", fineGrained, []int{3, 2},
+			func(r, col int) int { return r/3*2 + col/5 }},
 		{"rows", ".weight_scale", "F8_E4M3", "F32", compressed, []int{8, 1}, func(r, _ int) int { return r }},
 		{"rows, one dimension", ".weight_scale", "F8_E5M2", "F32", fbgemm, []int{8}, func(r, _ int) int { return r }},
 		{"one", ".weight_scale", "F8_E4M3", "F32", compressed, []int{}, func(_, _ int) int { return 0 }},
@@ -129,7 +133,8 @@ func TestFloat8Rows(t *testing.T) {
 func toBF16(x float32) uint16 {
 	low := math.Float32bits(x) &^ 0xffff
 	a, b := float64(math.Float32frombits(low)), float64(math.Float32frombits(low+0x10000))
-	up := math.Abs(b-float64(x)) < math.Abs(a-float64(x)) || math.Abs(b-float64(x)) == math.Abs(a-float64(x)) && low&0x10000 != 0
+	up := math.Abs(b-float64(x)) < math.Abs(a-float64(x)) || math.Abs(b-float64(x)) == math.Abs(a-float64(x)) &&
+		low&0x10000 != 0
 	if up {
 		low += 0x10000
 	}
@@ -152,15 +157,22 @@ func TestFloat8Refused(t *testing.T) {
 		tensors map[string]stored
 		want    string
 	}{
-		"without":     {fineGrained, map[string]stored{up: codes}, up + `": is F8_E4M3 without scales`},
-		"no config":   {small(), map[string]stored{up: codes}, up + `": is F8_E4M3 without scales`},
-		"transposed":  {fineGrained, map[string]stored{up: codes, up + "_scale_inv": scales(2, 3)}, up + "_scale_inv has shape [2 3], expected [3 2]"},
-		"of rows":     {compressed, map[string]stored{up: codes, up + "_scale": scales(6, 1)}, up + "_scale has shape [6 1], expected one scale, or 7"},
-		"no weight":   {fineGrained, map[string]stored{up + "_scale_inv": scales(3, 2)}, `_scale_inv": there is no FP8 weight`},
-		"not FP8":     {fineGrained, map[string]stored{up: embd, up + "_scale_inv": scales(1)}, `_scale_inv": there is no FP8 weight`},
-		"two":         {fineGrained, map[string]stored{up: codes, up + "_scale": scales(1), up + "_scale_inv": scales(1)}, "too"},
-		"scale dtype": {compressed, map[string]stored{up: codes, up + "_scale": {"U8", []int{1}, []byte{1}}}, "scales of dtype U8"},
-		"dimensions":  {compressed, map[string]stored{up: {"F8_E5M2", []int{1, 1, 1}, []byte{1}}, up + "_scale": scales(1)}, "3 dimensions"},
+		"without":   {fineGrained, map[string]stored{up: codes}, up + `": is F8_E4M3 without scales`},
+		"no config": {small(), map[string]stored{up: codes}, up + `": is F8_E4M3 without scales`},
+		"transposed": {fineGrained, map[string]stored{up: codes, up + "_scale_inv": scales(2, 3)},
+			up + "_scale_inv has shape [2 3], expected [3 2]"},
+		"of rows": {compressed, map[string]stored{up: codes, up + "_scale": scales(6, 1)},
+			up + "_scale has shape [6 1], expected one scale, or 7"},
+		"no weight": {fineGrained, map[string]stored{up + "_scale_inv": scales(3, 2)},
+			`_scale_inv": there is no FP8 weight`},
+		"not FP8": {fineGrained, map[string]stored{up: embd, up + "_scale_inv": scales(1)},
+			`_scale_inv": there is no FP8 weight`},
+		"two": {fineGrained, map[string]stored{up: codes, up + "_scale": scales(1),
+			up + "_scale_inv": scales(1)}, "too"},
+		"scale dtype": {compressed, map[string]stored{up: codes, up + "_scale": {"U8", []int{1}, []byte{1}}},
+			"scales of dtype U8"},
+		"dimensions": {compressed, map[string]stored{up: {"F8_E5M2", []int{1, 1, 1}, []byte{1}},
+			up + "_scale": scales(1)}, "3 dimensions"},
 	} {
 		c.tensors["model.embed_tokens.weight"] = embd
 		if _, err := Open(folder(t, c.config, c.tensors)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -168,12 +180,15 @@ func TestFloat8Refused(t *testing.T) {
 		}
 	}
 	for want, q := range map[string]map[string]any{
-		"blocks of [128]":      {"quant_method": "fp8", "weight_block_size": []int{128}},
-		"blocks of [0 128]":    {"quant_method": "fp8", "weight_block_size": []int{0, 128}},
-		`weights of "group_0"`: {"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": map[string]any{"group_0": map[string]any{"weights": map[string]any{"type": "float", "num_bits": 4, "strategy": "channel"}}}},
-		"of this form":         {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+		"blocks of [128]":   {"quant_method": "fp8", "weight_block_size": []int{128}},
+		"blocks of [0 128]": {"quant_method": "fp8", "weight_block_size": []int{0, 128}},
+		`weights of "group_0"`: {"quant_method": "compressed-tensors", "format": "float-quantized",
+			"config_groups": map[string]any{"group_0": map[string]any{"weights": map[string]any{"type": "float",
+				"num_bits": 4, "strategy": "channel"}}}},
+		"of this form": {"quant_method": "compressed-tensors", "format": "pack-quantized"},
 	} {
-		if _, err := parse(t, with(small(), "quantization_config", q)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse(t, with(small(), "quantization_config", q)); err == nil || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%v: %v, expected %q in it", q, err, want)
 		}
 	}

@@ -293,7 +293,8 @@ func TestResumeRefused(t *testing.T) {
 	f32 := open(t, m, engine.Options{Threads: 1, F32Act: true})
 	other, bad := opt, (*ResumeError)(nil)
 	other.From, other.Most = two, 3
-	if _, err := Collect(t.Context(), f32, tok, text, other); !errors.As(err, &bad) || bad.Have != "auto" || bad.Want != "f32" {
+	if _, err := Collect(t.Context(), f32, tok, text, other); !errors.As(err, &bad) || bad.Have != "auto" ||
+		bad.Want != "f32" {
 		t.Errorf("an engine with other activations goes on: %v", err)
 	}
 	two.Entries[0].Sums[0]++

@@ -15,8 +15,8 @@ import (
 	"ck/internal/tokenizer"
 )
 
-// Covariances hands out the covariances of matrices, one after the other. It goes over the text for as many of them at a time as there is
-// room for.
+// Covariances hands out the covariances of matrices, one after the other. It goes over the text for as many of them
+// at a time as there is room for.
 type Covariances struct {
 	Engine *engine.Engine
 	Tok    *tokenizer.Tokenizer

@@ -75,7 +75,8 @@ func TestForms(t *testing.T) {
 
 // exact is a matrix with all that a file can hold.
 func exact() *Matrix {
-	return &Matrix{Datasets: []string{"a", "b"}, Chunks: 7, ChunkSize: 3, Model: "model", Text: "text", Act: "auto", KV: "F16",
+	return &Matrix{Datasets: []string{"a", "b"}, Chunks: 7, ChunkSize: 3, Model: "model", Text: "text", Act: "auto",
+		KV: "F16",
 		Entries: []Entry{
 			{Name: "blk.0.a.weight", Sums: []float64{1. / 3, 2, 0}, Counts: []int64{21},
 				Covariance: []float64{1. / 3, 1, 2, 1, 2, 3, 2, 3, 0}},

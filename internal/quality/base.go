@@ -62,8 +62,9 @@ func logNorm(x []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// Tally compares a model's logits with a text, and with a base if there is one. Blocks of the text are independent evaluations: the
-// intervals are those of means over blocks, since tokens of one block are not independent of each other.
+// Tally compares a model's logits with a text, and with a base if there is one. Blocks of the text are independent
+// evaluations: the intervals are those of means over blocks, since tokens of one block are not independent of each
+// other.
 type Tally struct {
 	blocks  []blockSums
 	Tokens  int
@@ -83,8 +84,8 @@ func (q *Tally) Block() { q.blocks = append(q.blocks, blockSums{}) }
 
 // Add takes the logits at a position whose next token is token; base is the base's position, or nil.
 //
-// The KL divergence is that of the base's distribution to this one, over the base's top tokens and all others taken as one: never more
-// than over all tokens, and the less below it the less mass the others have.
+// The KL divergence is that of the base's distribution to this one, over the base's top tokens and all others taken
+// as one: never more than over all tokens, and the less below it the less mass the others have.
 func (q *Tally) Add(logits []float32, token int32, base *Position) {
 	norm := logNorm(logits)
 	logProb := float64(logits[token]) - norm
@@ -115,8 +116,8 @@ func (q *Tally) count(logProb float64) {
 	b.nll -= logProb
 }
 
-// compared counts a position that was compared with the base's: its divergence, both log probabilities of the text's token, and whether
-// the most probable token is the same.
+// compared counts a position that was compared with the base's: its divergence, both log probabilities of the text's
+// token, and whether the most probable token is the same.
 func (q *Tally) compared(kld, mine, theirs float64, same bool) {
 	b := &q.blocks[len(q.blocks)-1]
 	b.kld += kld
@@ -146,8 +147,8 @@ type Mean struct {
 	Hi    float64 `json:"hi"`
 }
 
-// mean is the mean of a sum over all positions, with the interval of a ratio over blocks (Cochran 1977, 6.3), by Student's distribution:
-// few blocks say little about their spread.
+// mean is the mean of a sum over all positions, with the interval of a ratio over blocks (Cochran 1977, 6.3), by
+// Student's distribution: few blocks say little about their spread.
 func (q *Tally) mean(of func(b *blockSums) float64) Mean {
 	sum, n := 0.0, 0.0
 	for i := range q.blocks {
@@ -167,11 +168,12 @@ func (q *Tally) mean(of func(b *blockSums) float64) Mean {
 }
 
 // student is the quantile 0.975 of Student's distribution for 1 to 30 degrees of freedom.
-var student = [...]float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
+var student = [...]float64{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+	2.145, 2.131, 2.120, 2.110,
 	2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042}
 
-// student95 is that quantile for any number of degrees of freedom from 1; above 30 by the first term of its expansion about the normal
-// distribution (Abramowitz and Stegun 26.7.5), right to 0.003.
+// student95 is that quantile for any number of degrees of freedom from 1; above 30 by the first term of its expansion
+// about the normal distribution (Abramowitz and Stegun 26.7.5), right to 0.003.
 func student95(free int) float64 {
 	if free <= len(student) {
 		return student[free-1]
@@ -188,8 +190,9 @@ func (q *Tally) Perplexity() Mean {
 	return q.mean(func(b *blockSums) float64 { return b.nll }).through(math.Exp)
 }
 
-// KLD is the mean KL divergence to the base in nats, Agreement the share of positions with the same most probable token, RMSProb the root
-// mean square of the difference of the probabilities of the text's tokens. ok is false without a base.
+// KLD is the mean KL divergence to the base in nats, Agreement the share of positions with the same most probable
+// token, RMSProb the root mean square of the difference of the probabilities of the text's tokens. ok is false
+// without a base.
 func (q *Tally) KLD() (m Mean, ok bool) {
 	return q.mean(func(b *blockSums) float64 { return b.kld }), q.hasBase
 }
@@ -218,7 +221,8 @@ func (q *Tally) Agreement() (m Mean, ok bool) {
 }
 
 func (q *Tally) RMSProb() (m Mean, ok bool) {
-	return q.mean(func(b *blockSums) float64 { return b.square }).through(func(x float64) float64 { return math.Sqrt(max(0, x)) }), q.hasBase
+	square := q.mean(func(b *blockSums) float64 { return b.square })
+	return square.through(func(x float64) float64 { return math.Sqrt(max(0, x)) }), q.hasBase
 }
 
 // BaseHead is the head of a base file.
@@ -239,8 +243,8 @@ const (
 	maxBaseHead = 1 << 16
 )
 
-// WriteBaseHead begins a base file: 8 bytes of magic, the length of the head (32 bits), the head as JSON, then the positions: token (int32),
-// its log probability (float32), Top ids and Top log probabilities, all little-endian.
+// WriteBaseHead begins a base file: 8 bytes of magic, the length of the head (32 bits), the head as JSON, then the
+// positions: token (int32), its log probability (float32), Top ids and Top log probabilities, all little-endian.
 func WriteBaseHead(w io.Writer, h BaseHead) error {
 	h.Schema = baseSchema
 	b, err := json.Marshal(h)
@@ -294,8 +298,10 @@ func NewBaseReader(r io.Reader) (*BaseReader, error) {
 		return nil, fmt.Errorf("the head is damaged: %w", err)
 	}
 	h := &b.Head
-	if h.Schema != baseSchema || h.Top < 1 || h.Top > 4096 || h.Vocab < h.Top || h.Vocab > 1<<24 || h.Block < 2 || h.Positions < 0 {
-		return nil, fmt.Errorf("schema %q with %d of %d tokens and blocks of %d cannot be used", h.Schema, h.Top, h.Vocab, h.Block)
+	if h.Schema != baseSchema || h.Top < 1 || h.Top > 4096 || h.Vocab < h.Top || h.Vocab > 1<<24 || h.Block < 2 ||
+		h.Positions < 0 {
+		return nil, fmt.Errorf("schema %q with %d of %d tokens and blocks of %d cannot be used", h.Schema, h.Top,
+			h.Vocab, h.Block)
 	}
 	b.buf = make([]byte, 8+8*h.Top)
 	b.pos.IDs, b.pos.Logs = make([]int32, h.Top), make([]float32, h.Top)
@@ -313,7 +319,8 @@ func (b *BaseReader) Next() (*Position, error) {
 	le := binary.LittleEndian
 	b.pos.Token, b.pos.LogProb = int32(le.Uint32(b.buf)), math.Float32frombits(le.Uint32(b.buf[4:]))
 	if b.pos.Token < 0 || int(b.pos.Token) >= b.Head.Vocab || !isLogProb(b.pos.LogProb) {
-		return nil, fmt.Errorf("position %d: token %d with log probability %g cannot be", b.n, b.pos.Token, b.pos.LogProb)
+		return nil, fmt.Errorf("position %d: token %d with log probability %g cannot be", b.n, b.pos.Token,
+			b.pos.LogProb)
 	}
 	for i := range b.pos.IDs {
 		id := le.Uint32(b.buf[8+4*i:])

@@ -41,7 +41,8 @@ func TestPosition(t *testing.T) {
 	}
 }
 
-// Against itself a model has no divergence; against another one, with all tokens kept, the true one, and with few kept no more.
+// Against itself a model has no divergence; against another one, with all tokens kept, the true one, and with few
+// kept no more.
 func TestTally(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var same, all, few Tally
@@ -116,7 +117,8 @@ func TestBaseFile(t *testing.T) {
 	}
 	for i, w := range want {
 		p, err := r.Next()
-		if err != nil || p.Token != w.Token || p.LogProb != w.LogProb || !slices.Equal(p.IDs, w.IDs) || !slices.Equal(p.Logs, w.Logs) {
+		if err != nil || p.Token != w.Token || p.LogProb != w.LogProb || !slices.Equal(p.IDs, w.IDs) ||
+			!slices.Equal(p.Logs, w.Logs) {
 			t.Errorf("position %d: %+v, %v", i, p, err)
 		}
 	}
@@ -128,8 +130,10 @@ func TestBaseFile(t *testing.T) {
 		at   int // in the second position
 		bits uint32
 	}{
-		"token": {0, 500}, "negative token": {0, 1 << 31}, "NaN": {4, 0x7fc00000}, "infinite": {4, 0xff800000}, "above 0": {4, math.Float32bits(0.5)},
-		"id": {8, 500}, "NaN in the list": {8 + 4*8 + 4*7, 0x7fc00000}, "infinite in the list": {8 + 4*8, 0x7f800000},
+		"token": {0, 500}, "negative token": {0, 1 << 31}, "NaN": {4, 0x7fc00000}, "infinite": {4, 0xff800000},
+		"above 0": {4, math.Float32bits(0.5)},
+		"id":      {8, 500}, "NaN in the list": {8 + 4*8 + 4*7, 0x7fc00000}, "infinite in the list": {8 + 4*8,
+			0x7f800000},
 	} {
 		data := bytes.Clone(b.Bytes())
 		binary.LittleEndian.PutUint32(data[body+8+8*8+bad.at:], bad.bits)
@@ -172,7 +176,8 @@ func FuzzBase(tf *testing.F) {
 }
 
 func TestStudent95(t *testing.T) {
-	for free, want := range map[int]float64{1: 12.706, 2: 4.303, 30: 2.042, 31: 2.0395, 60: 2.0003, 120: 1.9799, 1 << 30: 1.95996} {
+	for free, want := range map[int]float64{1: 12.706, 2: 4.303, 30: 2.042, 31: 2.0395, 60: 2.0003, 120: 1.9799,
+		1 << 30: 1.95996} {
 		if got := student95(free); !near(got, want, 0.003) {
 			t.Errorf("%d degrees of freedom: %g, want %g", free, got, want)
 		}

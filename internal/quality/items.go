@@ -28,9 +28,9 @@ const (
 	maxChoices  = 256
 )
 
-// ReadItems reads questions, one JSON object a line: "context" or "question", a text; "choices", two texts or more; "answer", the index of
-// the right one from 0, or its letter. Other keys are ignored, as are empty lines. It stops after limit questions (0: all). Errors name
-// the line as "name:line: ".
+// ReadItems reads questions, one JSON object a line: "context" or "question", a text; "choices", two texts or more;
+// "answer", the index of the right one from 0, or its letter. Other keys are ignored, as are empty lines. It stops
+// after limit questions (0: all). Errors name the line as "name:line: ".
 func ReadItems(name string, r io.Reader, limit int) ([]Item, error) {
 	var out []Item
 	in := bufio.NewScanner(r)
@@ -55,7 +55,8 @@ func ReadItems(name string, r io.Reader, limit int) ([]Item, error) {
 	}
 	switch err := in.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return nil, fmt.Errorf("%s:%d: the line has more than %d MiB; write one JSON object a line", name, line+1, maxItemLine>>20)
+		return nil, fmt.Errorf("%s:%d: the line has more than %d MiB; write one JSON object a line", name, line+1,
+			maxItemLine>>20)
 	case err != nil:
 		return nil, err
 	case len(out) == 0:
@@ -141,7 +142,8 @@ func HashItems(items []Item) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// LogProbs are the natural log probabilities of tokens under logits [vocabulary], or an error where logits are no numbers.
+// LogProbs are the natural log probabilities of tokens under logits [vocabulary], or an error where logits are no
+// numbers.
 func LogProbs(logits []float32, ids ...int32) ([]float64, error) {
 	norm := logNorm(logits)
 	out := make([]float64, len(ids))
@@ -198,8 +200,8 @@ type Proportion struct {
 	Of    int `json:"of"`
 }
 
-// Accuracy is the share of questions that are answered rightly, with the score interval of Wilson (1927), which holds for few questions
-// and for shares near 0 and 1 too.
+// Accuracy is the share of questions that are answered rightly, with the score interval of Wilson (1927), which holds
+// for few questions and for shares near 0 and 1 too.
 func Accuracy(list []Scored, by Score) Proportion {
 	p := Proportion{Of: len(list)}
 	for i := range list {
@@ -257,7 +259,8 @@ func Compare(base, list []Scored, by Score) Paired {
 	return p
 }
 
-// mcNemar is the exact test of McNemar (1947): the probability that of lost+gained fair coins a side wins at least as clearly.
+// mcNemar is the exact test of McNemar (1947): the probability that of lost+gained fair coins a side wins at least as
+// clearly.
 func mcNemar(lost, gained int) float64 {
 	n, k := lost+gained, min(lost, gained)
 	all, _ := math.Lgamma(float64(n + 1))
@@ -305,7 +308,8 @@ func ReadScored(r io.Reader) (h ScoredHead, list []Scored, err error) {
 			return h, nil, fmt.Errorf("line %d: %s", line, jsonReason(err))
 		}
 		n := len(s.LogProbs)
-		if n < 2 || n > maxChoices || len(s.Tokens) != n || len(s.Bytes) != n || s.Answer < 0 || s.Answer >= n || len(list) == maxItems {
+		if n < 2 || n > maxChoices || len(s.Tokens) != n || len(s.Bytes) != n || s.Answer < 0 || s.Answer >= n ||
+			len(list) == maxItems {
 			return h, nil, fmt.Errorf("line %d: holds no answer", line)
 		}
 		for i := range n {

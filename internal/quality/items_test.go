@@ -16,11 +16,13 @@ func TestReadItems(t *testing.T) {
 {"context": "2 + 2 =", "choices": ["3", "4", "5"], "answer": "B"}
 {"context": "", "choices": ["a", "b"], "answer": "b"}
 `
-	want := []Item{{1, "Where do fish live?", []string{"in water", "on trees"}, 0}, {3, "2 + 2 =", []string{"3", "4", "5"}, 1}, {4, "", []string{"a", "b"}, 1}}
+	want := []Item{{1, "Where do fish live?", []string{"in water", "on trees"}, 0},
+		{3, "2 + 2 =", []string{"3", "4", "5"}, 1}, {4, "", []string{"a", "b"}, 1}}
 	if got, err := ReadItems("f", strings.NewReader(good), 0); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := ReadItems("f", strings.NewReader(good+"damaged"), 2); err != nil || !reflect.DeepEqual(got, want[:2]) {
+	if got, err := ReadItems("f", strings.NewReader(good+"damaged"), 2); err != nil ||
+		!reflect.DeepEqual(got, want[:2]) {
 		t.Errorf("two of them: %+v, %v", got, err)
 	}
 	first := HashItems(want)
@@ -90,7 +92,8 @@ func TestWilson(t *testing.T) {
 	for _, c := range []struct {
 		count, of int
 		lo, hi    float64
-	}{{8, 10, 0.4902, 0.9433}, {0, 10, 0, 0.2775}, {10, 10, 0.7225, 1}, {1, 1, 0.2065, 1}, {50, 100, 0.4038, 0.5962}, {0, 0, 0, 1}} {
+	}{{8, 10, 0.4902, 0.9433}, {0, 10, 0, 0.2775}, {10, 10, 0.7225, 1}, {1, 1, 0.2065, 1}, {50, 100, 0.4038, 0.5962},
+		{0, 0, 0, 1}} {
 		if lo, hi := wilson(c.count, c.of); !near(lo, c.lo, 1e-4) || !near(hi, c.hi, 1e-4) {
 			t.Errorf("%d of %d: %g to %g, want %g to %g", c.count, c.of, lo, hi, c.lo, c.hi)
 		}
@@ -101,7 +104,8 @@ func TestMcNemar(t *testing.T) {
 	for _, c := range []struct {
 		lost, gained int
 		want         float64
-	}{{0, 0, 1}, {5, 5, 1}, {0, 6, 2.0 / 64}, {8, 1, 2 * 10.0 / 512}, {1, 8, 2 * 10.0 / 512}, {2, 3, 1}, {1, 3, 2 * 5.0 / 16}} {
+	}{{0, 0, 1}, {5, 5, 1}, {0, 6, 2.0 / 64}, {8, 1, 2 * 10.0 / 512}, {1, 8, 2 * 10.0 / 512}, {2, 3, 1},
+		{1, 3, 2 * 5.0 / 16}} {
 		if p := mcNemar(c.lost, c.gained); !near(p, c.want, 1e-12) {
 			t.Errorf("%d lost, %d gained: %g, want %g", c.lost, c.gained, p, c.want)
 		}
@@ -109,7 +113,8 @@ func TestMcNemar(t *testing.T) {
 	if p := mcNemar(0, 100000); p != 0 {
 		t.Errorf("a hundred thousand coins on one side: %g", p)
 	}
-	if p := mcNemar(50000, 50400); !near(p, math.Erfc(399/math.Sqrt(100400)/math.Sqrt2), 1e-4) { // normal, corrected for continuity
+	// normal, corrected for continuity
+	if p := mcNemar(50000, 50400); !near(p, math.Erfc(399/math.Sqrt(100400)/math.Sqrt2), 1e-4) {
 		t.Errorf("many coins: %g", p)
 	}
 }
@@ -128,7 +133,8 @@ func answers(right ...bool) []Scored {
 }
 
 func TestAccuracy(t *testing.T) {
-	list := append(answers(true, true, false), Scored{Answer: 2, LogProbs: []float64{-3, -3, -1, -4}, Tokens: []int{1, 1, 1, 1}, Bytes: []int{1, 1, 1, 1}})
+	list := append(answers(true, true, false), Scored{Answer: 2, LogProbs: []float64{-3, -3, -1, -4},
+		Tokens: []int{1, 1, 1, 1}, Bytes: []int{1, 1, 1, 1}})
 	a := Accuracy(list, ScoreSum)
 	if lo, hi := wilson(3, 4); a.Count != 3 || a.Of != 4 || a.Value != 0.75 || a.Lo != lo || a.Hi != hi {
 		t.Errorf("%+v", a)

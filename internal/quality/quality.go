@@ -1,5 +1,5 @@
-// Package quality judges models by their logits: the perplexity of a text, the distance to a base that was kept, multiple-choice
-// questions. It knows neither files of models nor command lines, and prints nothing.
+// Package quality judges models by their logits: the perplexity of a text, the distance to a base that was kept,
+// multiple-choice questions. It knows neither files of models nor command lines, and prints nothing.
 package quality
 
 import (
@@ -9,7 +9,8 @@ import (
 	"ck/internal/walk"
 )
 
-// Rows is one walk: row i is token IDs[i] at position Pos[i] of sequence Seq[i]. Pick names the rows whose logits are wanted.
+// Rows is one walk: row i is token IDs[i] at position Pos[i] of sequence Seq[i]. Pick names the rows whose logits are
+// wanted.
 type Rows struct {
 	IDs, Pos []int32
 	Seq      []int
@@ -24,20 +25,24 @@ type Model interface {
 	NewSeq() int
 	Truncate(seq, n int)
 	Drop(seq int)
-	// Forward appends ids to a sequence. each, unless nil, gets the index and the logits [vocabulary] of every id, in order.
+	// Forward appends ids to a sequence. each, unless nil, gets the index and the logits [vocabulary] of every id, in
+	// order.
 	Forward(ctx context.Context, seq int, ids []int32, each func(i int, logits []float32) error) error
-	// Walk evaluates rows of any sequences together. each gets the row and the logits of those that Pick names, in order.
+	// Walk evaluates rows of any sequences together. each gets the row and the logits of those that Pick names, in
+	// order.
 	Walk(ctx context.Context, rows *Rows, each func(row int, logits []float32) error) error
 }
 
-// OfEngine is an engine as a Model. The caller holds the engine (engine.Hold) where it wants the calling goroutine to be worker 0.
+// OfEngine is an engine as a Model. The caller holds the engine (engine.Hold) where it wants the calling goroutine to
+// be worker 0.
 func OfEngine(e *engine.Engine) Model { return engineModel{e} }
 
 type engineModel struct{ *engine.Engine }
 
 func (m engineModel) Vocab() int { return m.Graph.Vocab }
 
-func (m engineModel) Forward(ctx context.Context, seq int, ids []int32, each func(i int, logits []float32) error) error {
+func (m engineModel) Forward(ctx context.Context, seq int, ids []int32,
+	each func(i int, logits []float32) error) error {
 	if each == nil {
 		return m.Engine.Forward(ctx, seq, ids, engine.None, nil)
 	}

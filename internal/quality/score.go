@@ -50,8 +50,8 @@ func (s *Scorer) Prepare(items []Item) ([]Question, error) {
 	return out, nil
 }
 
-// encode cuts a question and each choice behind it as one text. Words may be cut across the seam, so the context that is evaluated
-// once ends where the ids of a choice first differ from those of the question alone.
+// encode cuts a question and each choice behind it as one text. Words may be cut across the seam, so the context that
+// is evaluated once ends where the ids of a choice first differ from those of the question alone.
 func (s *Scorer) encode(item *Item) (Question, error) {
 	q := Question{item: item, logs: make([]float64, len(item.Choices))}
 	before := s.Tok.Encode(nil, "", tokenizer.EncodeOptions{AddSpecial: true})
@@ -75,10 +75,12 @@ func (s *Scorer) encode(item *Item) (Question, error) {
 			return q, fmt.Errorf("choice %d adds no token to the question; give it a text of its own", i)
 		}
 		if n := len(ids) - 1; s.Limit > 0 && n > s.Limit {
-			return q, fmt.Errorf("choice %d makes %d tokens, the model's context is %d; shorten the question", i, n, s.Limit)
+			return q, fmt.Errorf("choice %d makes %d tokens, the model's context is %d; shorten the question", i, n,
+				s.Limit)
 		}
 		if id := slices.Max(ids); int(id) >= s.Model.Vocab() {
-			return q, fmt.Errorf("choice %d has token %d, the model's vocabulary %d; use the tokenizer of this model", i, id, s.Model.Vocab())
+			return q, fmt.Errorf("choice %d has token %d, the model's vocabulary %d; use the tokenizer of this model",
+				i, id, s.Model.Vocab())
 		}
 		q.choices[i] = ids[common:]
 	}
@@ -98,7 +100,8 @@ func (s *Scorer) encode(item *Item) (Question, error) {
 // seam is what stands between question and choice: a space, unless there is white space already, or no question.
 func seam(context, choice string) string {
 	const white = " \t\n\r"
-	if context == "" || slices.Contains([]byte(white), context[len(context)-1]) || slices.Contains([]byte(white), choice[0]) {
+	if context == "" || slices.Contains([]byte(white), context[len(context)-1]) || slices.Contains([]byte(white),
+		choice[0]) {
 		return ""
 	}
 	return " "
@@ -107,8 +110,9 @@ func seam(context, choice string) string {
 // groupQuestions bounds a group: each question has pages of keys and values of its own.
 const groupQuestions = 16
 
-// Score evaluates all questions; at is told how many are done. Those that fit into one walk together are a group: their contexts are evaluated in it, then their first
-// choices in the next one, behind the contexts' keys and values, which stay for the second ones, and so on.
+// Score evaluates all questions; at is told how many are done. Those that fit into one walk together are a group:
+// their contexts are evaluated in it, then their first choices in the next one, behind the contexts' keys and values,
+// which stay for the second ones, and so on.
 func (s *Scorer) Score(ctx context.Context, questions []Question, at func(int64)) ([]Scored, error) {
 	for done := 0; done < len(questions); {
 		n, rows := 0, 0
@@ -144,7 +148,8 @@ func (s *Scorer) group(ctx context.Context, questions []Question) error {
 		defer s.Model.Drop(q.seq)
 		most = max(most, len(q.choices))
 		last := len(q.context) - 1
-		s.add(q.seq, 0, q.context, func(i int, logits []float32) error { // the context's last row judges the first token of every choice
+		// the context's last row judges the first token of every choice
+		s.add(q.seq, 0, q.context, func(i int, logits []float32) error {
 			if i < last {
 				return nil
 			}
@@ -166,7 +171,10 @@ func (s *Scorer) group(ctx context.Context, questions []Question) error {
 				continue
 			}
 			ids := q.choices[j]
-			s.add(q.seq, len(q.context), ids[:len(ids)-1], func(i int, logits []float32) error { return s.count(q, j, logits, ids[i+1]) }, 0)
+			s.add(q.seq, len(q.context), ids[:len(ids)-1], func(i int, logits []float32) error {
+				return s.count(q, j,
+					logits, ids[i+1])
+			}, 0)
 		}
 		if err := s.flush(ctx); err != nil {
 			return err
@@ -218,7 +226,10 @@ func (s *Scorer) flush(ctx context.Context) error {
 			}
 		}
 		s.Walked += len(part)
-		if err := s.Model.Walk(ctx, b, func(row int, logits []float32) error { return part[row].take(logits) }); err != nil {
+		if err := s.Model.Walk(ctx, b, func(row int,
+			logits []float32) error {
+			return part[row].take(logits)
+		}); err != nil {
 			return err
 		}
 	}
@@ -257,7 +268,8 @@ func ReportChoices(model string, list []Scored, base *ScoredBase) ChoicesReport 
 		Acc: Accuracy(list, ScoreSum), Norm: Accuracy(list, ScoreBytes), Token: Accuracy(list, ScoreTokens)}
 	if base != nil {
 		r.Base = base.Head.Model
-		r.Paired = &ChoicesPaired{Compare(base.List, list, ScoreSum), Compare(base.List, list, ScoreBytes), Compare(base.List, list, ScoreTokens)}
+		r.Paired = &ChoicesPaired{Compare(base.List, list, ScoreSum), Compare(base.List, list, ScoreBytes),
+			Compare(base.List, list, ScoreTokens)}
 	}
 	return r
 }

@@ -13,15 +13,18 @@ import (
 )
 
 var storyItems = []Item{
-	{Line: 1, Context: "Once upon a time, there was a little girl named Lily. She loved to", Choices: []string{"play outside.", "xylophone!", "moon the cat"}},
+	{Line: 1, Context: "Once upon a time, there was a little girl named Lily. She loved to",
+		Choices: []string{"play outside.", "xylophone!", "moon the cat"}},
 	{Line: 2, Context: "The dog was very", Choices: []string{"happy", "of"}},
 	{Line: 3, Context: "", Choices: []string{"Once upon a time", "Zebra quantum", "The end", "One day, a boy"}},
-	{Line: 4, Context: "Tom and Sam went to the park.\n", Choices: []string{"They played on the swings and had lots of fun together", "No"}, Answer: 1},
+	{Line: 4, Context: "Tom and Sam went to the park.\n", Choices: []string{"They played on the swings and had lots " +
+		"" +
+		"of fun together", "No"}, Answer: 1},
 	{Line: 5, Context: "The dog ran to the ", Choices: []string{"park", "tree and sat down"}},
 }
 
-// plainScore is a choice's log probability by definition: the whole text in a sequence of its own, one softmax in float64 for each token
-// that stands behind the first common ones.
+// plainScore is a choice's log probability by definition: the whole text in a sequence of its own, one softmax in
+// float64 for each token that stands behind the first common ones.
 func plainScore(t *testing.T, e *engine.Engine, ids []int32, common int) float64 {
 	t.Helper()
 	seq := e.NewSeq()
@@ -44,8 +47,8 @@ func plainScore(t *testing.T, e *engine.Engine, ids []int32, common int) float64
 	return sum
 }
 
-// With contexts that are evaluated once and choices of several questions in one walk, however it is cut, every choice has the
-// log probability that it has alone.
+// With contexts that are evaluated once and choices of several questions in one walk, however it is cut, every choice
+// has the log probability that it has alone.
 func TestChoicesByDefinition(t *testing.T) {
 	m, err := generate.Open("")
 	if err != nil {
@@ -88,8 +91,10 @@ func TestChoicesByDefinition(t *testing.T) {
 				if !slices.Equal(whole, slices.Concat(q.context, q.choices[j])) {
 					t.Errorf("question %d, choice %d: ids %v and %v, want %v", i, j, q.context, q.choices[j], whole)
 				}
-				if want := plainScore(t, e, whole, len(q.context)); math.Abs(list[i].LogProbs[j]-want) > 1e-9*math.Abs(want) {
-					t.Errorf("walks of %d, question %d, choice %d: %g, want %g", ubatch, i, j, list[i].LogProbs[j], want)
+				if want := plainScore(t, e, whole,
+					len(q.context)); math.Abs(list[i].LogProbs[j]-want) > 1e-9*math.Abs(want) {
+					t.Errorf("walks of %d, question %d, choice %d: %g, want %g", ubatch, i, j, list[i].LogProbs[j],
+						want)
 				}
 				if list[i].LogProbs[j] != first[i].LogProbs[j] {
 					t.Errorf("walks of %d change question %d, choice %d", ubatch, i, j)
@@ -125,7 +130,8 @@ func TestChoicesEncode(t *testing.T) {
 	s := &Scorer{Model: OfEngine(e), Tok: m.Tok, UBatch: 512, Name: "f", Limit: 20}
 	// The space at the question's end belongs to the choice's first token: what is common ends before it.
 	q, err := s.encode(&Item{Context: "The dog ", Choices: []string{"was", "ran"}})
-	if alone, err2 := m.EncodePrompt("The dog ", generate.Encoding{}); err2 != nil || err != nil || len(q.context) >= len(alone) || len(q.choices[0]) != 1 {
+	if alone, err2 := m.EncodePrompt("The dog ", generate.Encoding{}); err2 != nil || err != nil ||
+		len(q.context) >= len(alone) || len(q.choices[0]) != 1 {
 		t.Errorf("%v and %v, the question alone is %v; %v", q.context, q.choices, alone, err)
 	}
 	long := Item{Line: 7, Context: strings.Repeat("dog ", 30), Choices: []string{"a", "b"}}
@@ -133,7 +139,8 @@ func TestChoicesEncode(t *testing.T) {
 		!strings.HasSuffix(err.Error(), " tokens, the model's context is 20; shorten the question") {
 		t.Errorf("too long: %v", err)
 	}
-	for _, c := range []struct{ context, choice, want string }{{"a", "b", " "}, {"a ", "b", ""}, {"a\n", "b", ""}, {"a", " b", ""}, {"", "b", ""}} {
+	for _, c := range []struct{ context, choice, want string }{{"a", "b", " "}, {"a ", "b", ""}, {"a\n", "b", ""},
+		{"a", " b", ""}, {"", "b", ""}} {
 		if got := seam(c.context, c.choice); got != c.want {
 			t.Errorf("%q and %q: %q", c.context, c.choice, got)
 		}

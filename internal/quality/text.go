@@ -8,14 +8,15 @@ import (
 	"io"
 )
 
-// Text is a text as ids, in whole blocks that are evaluated by themselves. The second half of each block counts, as in llama-perplexity.
+// Text is a text as ids, in whole blocks that are evaluated by themselves. The second half of each block counts, as
+// in llama-perplexity.
 type Text struct {
 	IDs   []int32 // [blocks * Block]
 	Block int     // tokens of a block
 }
 
-// Cut makes a Text of the whole blocks of ids, at most so many of them (0: all). first takes the place of each block's first token if ok, as
-// BOS does in llama-perplexity; ids are overwritten then.
+// Cut makes a Text of the whole blocks of ids, at most so many of them (0: all). first takes the place of each
+// block's first token if ok, as BOS does in llama-perplexity; ids are overwritten then.
 func Cut(ids []int32, block, most int, first int32, ok bool) Text {
 	n := len(ids) / block
 	if most > 0 {
@@ -52,7 +53,8 @@ func (t Text) Hash() string {
 
 // Head is the head of a base of this text by a model.
 func (t Text) Head(model, modelHash string, vocab int) BaseHead {
-	return BaseHead{Model: model, ModelHash: modelHash, Text: t.Hash(), Block: t.Block, Vocab: vocab, Top: min(BaseTop, vocab), Positions: t.Positions()}
+	return BaseHead{Model: model, ModelHash: modelHash, Text: t.Hash(), Block: t.Block, Vocab: vocab,
+		Top: min(BaseTop, vocab), Positions: t.Positions()}
 }
 
 // SameText reports whether two bases hold the same positions, so that they can be compared.
@@ -74,7 +76,8 @@ type Options struct {
 	At   func(token int64) // is told how many tokens are done
 }
 
-// Evaluate runs a model over the blocks of a text, each in a sequence of its own. An error of Options.Base is a *BaseError.
+// Evaluate runs a model over the blocks of a text, each in a sequence of its own. An error of Options.Base is a
+// *BaseError.
 func Evaluate(ctx context.Context, m Model, t Text, opt Options) (*Tally, error) {
 	if opt.Save != nil {
 		if err := WriteBaseHead(opt.Save, opt.Head); err != nil {
@@ -139,7 +142,8 @@ type Report struct {
 
 // Report sums up what a model gave a text; base names the model of the base, if there was one.
 func (q *Tally) Report(model, base string, t Text) Report {
-	r := Report{Schema: "ck.bench.quality/1", Model: model, Blocks: t.Blocks(), BlockSize: t.Block, Tokens: q.Tokens, Perplexity: q.Perplexity()}
+	r := Report{Schema: "ck.bench.quality/1", Model: model, Blocks: t.Blocks(), BlockSize: t.Block, Tokens: q.Tokens,
+		Perplexity: q.Perplexity()}
 	if kld, ok := q.KLD(); ok {
 		top, _ := q.Agreement()
 		rms, _ := q.RMSProb()

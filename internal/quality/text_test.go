@@ -69,7 +69,8 @@ func text(n, vocab int) []int32 {
 	return ids
 }
 
-// Whole blocks count, with the given token in front of each, and of a block the positions of its second half that have a next token.
+// Whole blocks count, with the given token in front of each, and of a block the positions of its second half that
+// have a next token.
 func TestCut(t *testing.T) {
 	ids := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
 	for _, c := range []struct {
@@ -77,7 +78,8 @@ func TestCut(t *testing.T) {
 		first            bool
 		want             []int32
 		blocks, position int
-	}{{4, 0, true, []int32{0, 2, 3, 4, 0, 6, 7, 8, 0, 10, 11, 12}, 3, 3}, {4, 2, false, []int32{1, 2, 3, 4, 5, 6, 7, 8}, 2, 2}, {5, 9, false, ids[:10], 2, 4},
+	}{{4, 0, true, []int32{0, 2, 3, 4, 0, 6, 7, 8, 0, 10, 11, 12}, 3, 3},
+		{4, 2, false, []int32{1, 2, 3, 4, 5, 6, 7, 8}, 2, 2}, {5, 9, false, ids[:10], 2, 4},
 		{15, 0, true, []int32{}, 0, 0}} {
 		x := Cut(slices.Clone(ids), c.block, c.most, 0, c.first)
 		if !slices.Equal(x.IDs, c.want) || x.Blocks() != c.blocks || x.Positions() != c.position {
@@ -88,7 +90,8 @@ func TestCut(t *testing.T) {
 	if a.Hash() == b.Hash() || a.Hash() != Cut(ids, 6, 0, 0, false).Hash() {
 		t.Error("the hash is that of the ids")
 	}
-	if a.Head("m", "h", 50).SameText(b.Head("m", "h", 50)) || !a.Head("m", "h", 50).SameText(a.Head("n", "i", 50)) || a.Head("m", "h", 50).SameText(a.Head("m", "h", 51)) {
+	if a.Head("m", "h", 50).SameText(b.Head("m", "h", 50)) || !a.Head("m", "h", 50).SameText(a.Head("n", "i", 50)) ||
+		a.Head("m", "h", 50).SameText(a.Head("m", "h", 51)) {
 		t.Error("bases are of one text where ids, blocks and vocabulary are")
 	}
 }
@@ -99,7 +102,8 @@ func TestEvaluate(t *testing.T) {
 	x := Cut(text(50, 40), 16, 0, 3, true)
 	var saved bytes.Buffer
 	var told []int64
-	q, err := Evaluate(t.Context(), m, x, Options{Save: &saved, Head: x.Head("m", "h", 40), At: func(n int64) { told = append(told, n) }})
+	q, err := Evaluate(t.Context(), m, x, Options{Save: &saved, Head: x.Head("m", "h", 40),
+		At: func(n int64) { told = append(told, n) }})
 	if err != nil || !slices.Equal(told, []int64{16, 32, 48}) || len(m.seqs) != 0 {
 		t.Fatalf("told of %v, %d sequences are left, %v", told, len(m.seqs), err)
 	}
@@ -111,7 +115,8 @@ func TestEvaluate(t *testing.T) {
 		}
 	}
 	r := q.Report("m", "none", x)
-	if want := math.Exp(nll / float64(n)); !near(r.Perplexity.Value, want, 1e-12) || r.Tokens != n || r.Blocks != 3 || r.KLD != nil || r.Base != "" {
+	if want := math.Exp(nll / float64(n)); !near(r.Perplexity.Value, want, 1e-12) || r.Tokens != n || r.Blocks != 3 ||
+		r.KLD != nil || r.Base != "" {
 		t.Errorf("%+v, want %g of %d tokens", r, want, n)
 	}
 	for seed, same := range map[uint64]bool{1: true, 2: false} {
@@ -123,7 +128,8 @@ func TestEvaluate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := q.Report("m", base.Head.Model, x); r.Base != "m" || (r.KLD.Value < 1e-6) != same || (r.Agreement.Value == 1) != same {
+		if r := q.Report("m", base.Head.Model, x); r.Base != "m" || (r.KLD.Value < 1e-6) != same ||
+			(r.Agreement.Value == 1) != same {
 			t.Errorf("model %d: %+v", seed, r)
 		}
 	}
@@ -132,7 +138,8 @@ func TestEvaluate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var bad *BaseError
-	if _, err := Evaluate(t.Context(), m, x, Options{Base: short, At: func(int64) {}}); !errors.As(err, &bad) || err.Error() != "ends at position 20 of 21" || len(m.seqs) != 0 {
+	if _, err := Evaluate(t.Context(), m, x, Options{Base: short, At: func(int64) {}}); !errors.As(err, &bad) ||
+		err.Error() != "ends at position 20 of 21" || len(m.seqs) != 0 {
 		t.Errorf("a base that was cut: %v", err)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Blocks rewritten, exactly, in one of two forms that kernels read: codes (Codes) and Q8_0 blocks (ToQ8_0). Every weight is
-// rewritten once, when a model is first used; functions work on 8 or 16 elements at a time, the nibbles of a word, and take 0.2 to
-// 0.4 ns an element (BenchmarkCodes, Zen 5).
+// Blocks rewritten, exactly, in one of two forms that kernels read: codes (Codes) and Q8_0 blocks (ToQ8_0). Every
+// weight is rewritten once, when a model is first used; functions work on 8 or 16 elements at a time, the nibbles of
+// a word, and take 0.2 to 0.4 ns an element (BenchmarkCodes, Zen 5).
 
 // CodeBytes is the size of a block of codes, 256 elements. Its fields, in order:
 //
@@ -18,16 +18,18 @@ import (
 // Element i is D*scales[i/16]*CodeValues[index of i].
 const CodeBytes = 4 + 16 + 128
 
-// CodeValues are the values that the indices of Codes stand for, none of them -128; nil for types that have no codes. They are not
-// to be changed.
+// CodeValues are the values that the indices of Codes stand for, none of them -128; nil for types that have no codes.
+// They are not to be changed.
 func CodeValues(t Type) *[16]int8 { return t.row().values }
 
-// Codes rewrites blocks of 256 elements of type t, one of those that have CodeValues, as len(dst)/CodeBytes blocks of codes.
+// Codes rewrites blocks of 256 elements of type t, one of those that have CodeValues, as len(dst)/CodeBytes blocks of
+// codes.
 //
-// The products D*scale*value are exact in float32, in any order, and bit for bit what Decode gives: the F16 scale has 11
-// significant bits, an integer scale 5, a value 7, and no product is subnormal or overflows. If the F16 scale is not finite, D is
-// not either. Codes panics when len(dst) is not a multiple of CodeBytes, when src is too short for it, or when the type has no codes;
-// extra bytes in src are ignored. It allocates nothing but the grids of the IQ types, once.
+// The products D*scale*value are exact in float32, in any order, and bit for bit what Decode gives: the F16 scale has
+// 11 significant bits, an integer scale 5, a value 7, and no product is subnormal or overflows. If the F16 scale is
+// not finite, D is not either. Codes panics when len(dst) is not a multiple of CodeBytes, when src is too short for
+// it, or when the type has no codes; extra bytes in src are ignored. It allocates nothing but the grids of the IQ
+// types, once.
 func Codes(t Type, dst, src []byte) {
 	r := t.row()
 	if r.values == nil {
@@ -37,9 +39,10 @@ func Codes(t Type, dst, src []byte) {
 	r.rewrite(dst, src)
 }
 
-// ToQ8_0 rewrites blocks of type t (IQ4_NL, Q1_0, Q2_0) as len(dst)/34 blocks of Q8_0 with the same elements, bit for bit, and the same
-// F16 scales; no element is -128. It panics when len(dst) is not that of whole blocks of either type, when src is too short for
-// it, or when the type is another; extra bytes in src are ignored. It allocates nothing.
+// ToQ8_0 rewrites blocks of type t (IQ4_NL, Q1_0, Q2_0) as len(dst)/34 blocks of Q8_0 with the same elements, bit for
+// bit, and the same F16 scales; no element is -128. It panics when len(dst) is not that of whole blocks of either
+// type, when src is too short for it, or when the type is another; extra bytes in src are ignored. It allocates
+// nothing.
 func ToQ8_0(t Type, dst, src []byte) {
 	r := t.row()
 	if r.rewrite == nil || r.values != nil {
@@ -49,7 +52,8 @@ func ToQ8_0(t Type, dst, src []byte) {
 	r.rewrite(dst, src)
 }
 
-// checkRewrite panics unless dst has room for whole blocks of size bytes, elems elements each, and src has these elements.
+// checkRewrite panics unless dst has room for whole blocks of size bytes, elems elements each, and src has these
+// elements.
 func checkRewrite(t Type, dst, src []byte, size, elems int) {
 	if len(dst)%size != 0 {
 		panic(fmt.Sprintf("quant: %v: %d bytes to rewrite to, a block has %d", t, len(dst), size))
@@ -57,8 +61,9 @@ func checkRewrite(t Type, dst, src []byte, size, elems int) {
 	checkSizes(t, len(dst)/size*elems, len(src))
 }
 
-// The values of codes. In the IQ types with grids, bits 0 to 2 of an index are the number of the level and bit 3 is the sign (IQ1: the
-// shift), so that the signs of 8 elements are a mask over their indices. Values of indices that no block has are 0.
+// The values of codes. In the IQ types with grids, bits 0 to 2 of an index are the number of the level and bit 3 is
+// the sign (IQ1: the shift), so that the signs of 8 elements are a mask over their indices. Values of indices that no
+// block has are 0.
 var (
 	codeValuesQ3K    = [16]int8{-4, -3, -2, -1, 0, 1, 2, 3}
 	codeValuesIQ1    = [16]int8{-7, 1, 9, 8: -9, -1, 7} // 8*level+1, 8*level-1
@@ -152,7 +157,8 @@ func codesQ3_K(dst, src []byte) {
 			hmask := binary.LittleEndian.Uint64(b[8*i:])
 			for half := range 2 {
 				q := binary.LittleEndian.Uint64(b[32+32*half+8*i:])
-				// Bits 0 and 4 of a byte of h are those of the 32 elements number 0 and 2 of this half, after a shift by one 1 and 3.
+				// Bits 0 and 4 of a byte of h are those of the 32 elements number 0 and 2 of this half, after a shift
+				// by one 1 and 3.
 				h := hmask >> (4 * half)
 				even := deal(q&pairs2 | h&ones<<2 | h&(4*ones)<<4)
 				odd := deal(q>>2&pairs2 | h&(2*ones)<<1 | h&(8*ones)<<3)
@@ -311,7 +317,8 @@ func codesIQ1_M(dst, src []byte) {
 
 // digits8 is the digits of 8 bytes of TQ1_0 (see ternary): words[n] has digit n of byte j in bits 4*j.
 func digits8(x uint64) (words [5]uint32) {
-	// Bytes of even and of odd number in lanes of 16 bits: once a lane is multiplied by 3 its digit stands above the byte.
+	// Bytes of even and of odd number in lanes of 16 bits: once a lane is multiplied by 3 its digit stands above the
+	// byte.
 	const bytes, digit = 0x00ff_00ff_00ff_00ff, 0x0300_0300_0300_0300
 	even, odd := x&bytes, x>>8&bytes
 	for n := range words {

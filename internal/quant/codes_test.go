@@ -38,8 +38,8 @@ func sameFloat(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// compareRewritten rewrites src and reads the result back by the definition of its form, multiplied in both orders; it wants the
-// floats of Decode, bit for bit.
+// compareRewritten rewrites src and reads the result back by the definition of its form, multiplied in both orders;
+// it wants the floats of Decode, bit for bit.
 func compareRewritten(t *testing.T, typ Type, src []byte) {
 	t.Helper()
 	want := make([]float32, len(src)/typ.BlockBytes()*typ.BlockElems())
@@ -65,15 +65,16 @@ func compareRewritten(t *testing.T, typ Type, src []byte) {
 		if got := float32(d*float32(scale)) * float32(value); !sameFloat(got, w) {
 			t.Fatalf("%v: element %d is (%g*%d)*%d = %g, want %g", typ, i, d, scale, value, got, w)
 		}
-		// Sums of scale*value*activation are multiplied by D; the sign of a zero may differ there, as scale*value has none.
+		// Sums of scale*value*activation are multiplied by D; the sign of a zero may differ there, as scale*value has
+		// none.
 		if got := d * float32(int(scale)*int(value)); got != w && !sameFloat(got, w) {
 			t.Fatalf("%v: element %d is %g*(%d*%d) = %g, want %g", typ, i, d, scale, value, got, w)
 		}
 	}
 }
 
-// TestRewrite wants the floats of Decode, of blocks as quantizers write them and of arbitrary bytes, among them scales that are not
-// finite.
+// TestRewrite wants the floats of Decode, of blocks as quantizers write them and of arbitrary bytes, among them
+// scales that are not finite.
 func TestRewrite(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for _, typ := range rewrittenTypes {
@@ -85,10 +86,11 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestRewriteScales sets the F16 scales of random blocks to all that have one bit set or one missing, in either byte, and to the
-// extremes of zero, subnormal, normal, infinite and NaN.
+// TestRewriteScales sets the F16 scales of random blocks to all that have one bit set or one missing, in either byte,
+// and to the extremes of zero, subnormal, normal, infinite and NaN.
 func TestRewriteScales(t *testing.T) {
-	halves := []uint16{0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00, 0xffff}
+	halves := []uint16{0, 0x8000, 1, 0x8001, 0x3ff, 0x400, 0x3c00, 0xbc00, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01,
+		0x7e00, 0xffff}
 	for i := range 16 {
 		halves = append(halves, 1<<i, ^uint16(1<<i))
 	}
@@ -152,8 +154,8 @@ func TestRewriteReference(t *testing.T) {
 	}
 }
 
-// TestCodesReach counts what is compared: bytes that reach all grid points and all patterns of signs, or where types have neither
-// all indices at every element, and all scales.
+// TestCodesReach counts what is compared: bytes that reach all grid points and all patterns of signs, or where types
+// have neither all indices at every element, and all scales.
 func TestCodesReach(t *testing.T) {
 	for _, c := range []struct {
 		typ           Type
@@ -205,7 +207,8 @@ func TestCodesReach(t *testing.T) {
 			}
 		}
 		if c.elems > 0 && (len(points) != c.points || len(signs) != c.signs) {
-			t.Errorf("%v: %d points and %d patterns of signs, want %d and %d", c.typ, len(points), len(signs), c.points, c.signs)
+			t.Errorf("%v: %d points and %d patterns of signs, want %d and %d", c.typ, len(points), len(signs),
+				c.points, c.signs)
 		}
 		for i, seen := range indices {
 			if n := bits.OnesCount16(seen); c.elems == 0 && n != c.values {
@@ -228,7 +231,8 @@ func TestCodesReach(t *testing.T) {
 	}
 }
 
-// TestRewriteSizes wants that blocks do not depend on their neighbours, that extra bytes are ignored, and nothing of no blocks.
+// TestRewriteSizes wants that blocks do not depend on their neighbours, that extra bytes are ignored, and nothing of
+// no blocks.
 func TestRewriteSizes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	for _, typ := range rewrittenTypes {

@@ -23,7 +23,8 @@ var encoderWidths = [...]struct {
 	needs isa.Features
 	width lanes.Width
 }{
-	{isa.FeatAVX2 | isa.FeatF16C | isa.FeatAVX512F | isa.FeatAVX512BW | isa.FeatAVX512DQ | isa.FeatAVX512VL, lanes.W512},
+	{isa.FeatAVX2 | isa.FeatF16C | isa.FeatAVX512F | isa.FeatAVX512BW | isa.FeatAVX512DQ | isa.FeatAVX512VL,
+		lanes.W512},
 	{isa.FeatAVX2 | isa.FeatF16C, lanes.W256},
 }
 

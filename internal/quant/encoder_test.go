@@ -79,7 +79,8 @@ func same(t testing.TB, what string, e *Encoder, src, imatrix []float32, want []
 		if got[i] != want[i] {
 			b := i / size
 			t.Fatalf("%v, %s: byte %d of block %d is %#x, want %#x\n got %x\nwant %x\n x %g",
-				e.t, what, i%size, b, got[i], want[i], got[b*size:][:size], want[b*size:][:size], src[b*elems:][:elems])
+				e.t, what, i%size, b, got[i], want[i], got[b*size:][:size], want[b*size:][:size],
+				src[b*elems:][:elems])
 		}
 	}
 }

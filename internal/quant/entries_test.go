@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every number of a type in type.go has its row, named as the constant is, with a decoder; without one the type would be unknown.
+// Every number of a type in type.go has its row, named as the constant is, with a decoder; without one the type would
+// be unknown.
 func TestEveryTypeHasItsRow(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "type.go", nil, 0)
 	if err != nil {

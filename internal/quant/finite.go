@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// FirstNotFinite is the number of the first element of src, a float type's, that is infinite or NaN; -1 if there is none. Other types
-// have -1: theirs are in the scales of blocks, which Decode shows.
+// FirstNotFinite is the number of the first element of src, a float type's, that is infinite or NaN; -1 if there is
+// none. Other types have -1: theirs are in the scales of blocks, which Decode shows.
 func FirstNotFinite(t Type, src []byte) int {
 	switch t {
 	case F32:
@@ -18,8 +18,8 @@ func FirstNotFinite(t Type, src []byte) int {
 	return -1
 }
 
-// firstAllOnes finds the first element of size bytes whose bits in mask, the exponent, are all ones: then adding the lowest of them carries
-// into the sign. Eight bytes are looked at together; the carry stays within an element.
+// firstAllOnes finds the first element of size bytes whose bits in mask, the exponent, are all ones: then adding the
+// lowest of them carries into the sign. Eight bytes are looked at together; the carry stays within an element.
 func firstAllOnes(src []byte, size int, mask, low, sign uint64) int {
 	whole := len(src) &^ 7
 	var last [8]byte

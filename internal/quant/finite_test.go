@@ -12,7 +12,8 @@ func TestFirstNotFinite(t *testing.T) {
 		F32:  {0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffffffff},
 		F16:  {0x7c00, 0xfc00, 0x7e00, 0x7c01, 0xffff},
 		BF16: {0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff},
-		F64:  {math.Float64bits(math.Inf(1)), math.Float64bits(math.Inf(-1)), math.Float64bits(math.NaN()), 0xffffffffffffffff},
+		F64: {math.Float64bits(math.Inf(1)), math.Float64bits(math.Inf(-1)), math.Float64bits(math.NaN()),
+			0xffffffffffffffff},
 	}
 	largest := map[Type]uint64{F32: 0x7f7fffff, F16: 0x7bff, BF16: 0x7f7f, F64: 0x7fefffffffffffff}
 	rng := rand.New(rand.NewPCG(1, 2))

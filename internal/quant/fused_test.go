@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestNoFusedMultiplyAdd compiles the package for arm64, where the compiler fuses a product and a sum, even across statements,
-// unless the product is converted explicitly, and wants no such instruction where the result must be ggml's. The reference test
-// cannot see this on amd64.
+// TestNoFusedMultiplyAdd compiles the package for arm64, where the compiler fuses a product and a sum, even across
+// statements, unless the product is converted explicitly, and wants no such instruction where the result must be
+// ggml's. The reference test cannot see this on amd64.
 func TestNoFusedMultiplyAdd(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for arm64")

@@ -9,7 +9,8 @@ import (
 	"ck/asm/half"
 )
 
-// The IQ types: 8 (4 for IQ3) elements at a time are a point of a grid, held as the index of the point (ggml-common.h). Fields:
+// The IQ types: 8 (4 for IQ3) elements at a time are a point of a grid, held as the index of the point
+// (ggml-common.h). Fields:
 //
 //	IQ2_XXS: d f16; 8 of {4 indices u8; u32: 4 signs of 7 bits, scale of 4}            d*(0.5+sc)/4 * grid
 //	IQ2_XS:  d f16; qs[32] u16, index of 9 bits, signs of 7; scales[8], 2 nibbles      d*(0.5+sc)/4 * grid
@@ -41,8 +42,11 @@ var (
 	gridIQ2XXS = sync.OnceValue(func() *[256][8]int8 { return (*[256][8]int8)(unpackGrid8(packedIQ2XXS, levelsIQ2)) })
 	gridIQ2XS  = sync.OnceValue(func() *[512][8]int8 { return (*[512][8]int8)(unpackGrid8(packedIQ2XS, levelsIQ2)) })
 	gridIQ2S   = sync.OnceValue(func() *[1024][8]int8 { return (*[1024][8]int8)(unpackGrid8(packedIQ2S, levelsIQ2)) })
-	gridIQ3XXS = sync.OnceValue(func() *[256][4]int8 { return (*[256][4]int8)(unpackGrid4(packedIQ3XXS, levelsIQ3XXS)) })
-	gridIQ3S   = sync.OnceValue(func() *[512][4]int8 { return (*[512][4]int8)(unpackGrid4(packedIQ3S, levelsIQ3S)) })
+	gridIQ3XXS = sync.OnceValue(func() *[256][4]int8 {
+		return (*[256][4]int8)(unpackGrid4(packedIQ3XXS,
+			levelsIQ3XXS))
+	})
+	gridIQ3S = sync.OnceValue(func() *[512][4]int8 { return (*[512][4]int8)(unpackGrid4(packedIQ3S, levelsIQ3S)) })
 )
 
 // unpackGrid8 unpacks a grid of 8 elements a point: element j is the level at bits 2*j of the point's code.

@@ -5,9 +5,10 @@ import (
 	"math"
 )
 
-// Quantizers of the IQ1 types. The sorted elements of a sub-block are split in three: the lowest get the level 0, the highest 2, those
-// between 1. All splits are compared, with the levels standing for -1, 0 and 1 plus a shift and minus it. Then points that are not of the
-// grid move to one near them. As in the IQ2 types a sub-block's scale is an odd multiple, at most 15, of the super-block's.
+// Quantizers of the IQ1 types. The sorted elements of a sub-block are split in three: the lowest get the level 0, the
+// highest 2, those between 1. All splits are compared, with the levels standing for -1, 0 and 1 plus a shift and
+// minus it. Then points that are not of the grid move to one near them. As in the IQ2 types a sub-block's scale is an
+// odd multiple, at most 15, of the super-block's.
 
 // shiftedValuesIQ1 are what the levels stand for with the shift added and subtracted.
 var shiftedValuesIQ1 = [2][8]float32{
@@ -15,7 +16,8 @@ var shiftedValuesIQ1 = [2][8]float32{
 	{-1.125, -0.125, 0.875},
 }
 
-// squareDifferencesIQ1 are the differences of the squares of neighbouring values: the lower one's minus the upper one's.
+// squareDifferencesIQ1 are the differences of the squares of neighbouring values: the lower one's minus the upper
+// one's.
 var squareDifferencesIQ1 = [2][2]float32{{0.75, -1.25}, {1.25, -0.75}}
 
 // ternaryBlock is a sub-block in the search: 32 elements of IQ1_S, 16 of IQ1_M.
@@ -40,8 +42,9 @@ func searchOrder(s *ternaryBlock, x []float32) {
 // ternarySplit is the best split so far: levels 0 up to low, 1 up to high, then 2, in the order of the values.
 type ternarySplit struct {
 	low, high int
-	shift     int     // which shifts the points have; below 0 as long as there is no split: the weights are 0 or infinite
-	d, score  float32 // the scale, and by how much it lowers the error
+	// which shifts the points have; below 0 as long as there is no split: the weights are 0 or infinite
+	shift    int
+	d, score float32 // the scale, and by how much it lowers the error
 }
 
 // consider takes the split if it is better than the best one. xq and qq are its sums of w*x*q and w*q*q.
@@ -78,8 +81,8 @@ func searchSplitIQ1S(s *ternaryBlock, x, w []float32) ternarySplit {
 // halfSums are the sums of w*x and w over the first elements by value, those of one half of the sub-block alone.
 type halfSums struct{ x, w [17]float32 }
 
-// searchHalf gives the sums of w*x*q and w*q*q of a split. All points are counted as the highest value first. Those below high, and again
-// those below low, are one less: the square changes by the differences.
+// searchHalf gives the sums of w*x*q and w*q*q of a split. All points are counted as the highest value first. Those
+// below high, and again those below low, are one less: the square changes by the differences.
 func searchHalf(h *halfSums, low, high, shift int) (xq, qq float32) {
 	top, diff := shiftedValuesIQ1[shift][2], &squareDifferencesIQ1[shift]
 	xq = float32(h.x[16]*top) - (h.x[low] + h.x[high])
@@ -87,8 +90,8 @@ func searchHalf(h *halfSums, low, high, shift int) (xq, qq float32) {
 	return xq, qq
 }
 
-// searchSplitIQ1M finds the best split of 16 elements, two points that are shifted each by itself: bit 1 of the shift is set where the
-// shift is subtracted from the first, bit 0 for the second.
+// searchSplitIQ1M finds the best split of 16 elements, two points that are shifted each by itself: bit 1 of the shift
+// is set where the shift is subtracted from the first, bit 0 for the second.
 func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
 	var halves [2]halfSums
 	for j, i := range s.order[:16] {
@@ -117,8 +120,8 @@ func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
 	return best
 }
 
-// searchTernary finds the levels of a split and the points near them, and returns the scale. A negative one turns levels and shifts round.
-// s.minus is that of the split.
+// searchTernary finds the levels of a split and the points near them, and returns the scale. A negative one turns
+// levels and shifts round. s.minus is that of the split.
 func searchTernary(s *ternaryBlock, g *lattice, x, w []float32, split *ternarySplit) float32 {
 	for j, i := range s.order[:len(x)] {
 		s.levels[i] = 0
@@ -152,7 +155,8 @@ func searchTernary(s *ternaryBlock, g *lattice, x, w []float32, split *ternarySp
 	if moved {
 		var xq, qq float32
 		for k := range len(x) / 8 {
-			xq, qq = searchAddSums(xq, qq, x[8*k:], w[8*k:], g.levels[8*s.points[k]:][:8], &shiftedValuesIQ1[s.minus[k]], 1)
+			xq, qq = searchAddSums(xq, qq, x[8*k:], w[8*k:], g.levels[8*s.points[k]:][:8],
+				&shiftedValuesIQ1[s.minus[k]], 1)
 		}
 		if xq > 0 && qq > 0 {
 			d = xq / qq

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// codeIQ4 is the code of the level nearest to x, the upper one of two at the same distance. The distances are compared as float32 has
-// them.
+// codeIQ4 is the code of the level nearest to x, the upper one of two at the same distance. The distances are
+// compared as float32 has them.
 func codeIQ4(x float32) byte {
 	if x <= valuesIQ4[0] {
 		return 0
@@ -40,8 +40,8 @@ func searchSumsIQ4(x, w *[32]float32, r float32) (xv, vv float32) {
 
 // searchIQ4 returns the d that makes the sum of w*(x - d*v)^2 small, where v are levels.
 //
-// For given levels the best d is xv/vv, and it lowers the sum by xv*xv/vv. By that it compares the steps that give the element of largest
-// magnitude the value 127, first, and -134 to -120.
+// For given levels the best d is xv/vv, and it lowers the sum by xv*xv/vv. By that it compares the steps that give
+// the element of largest magnitude the value 127, first, and -134 to -120.
 func searchIQ4(x, w *[32]float32) (d float32) {
 	top := extreme(x[:])
 	if abs(top) < 1e-15 {
@@ -70,8 +70,8 @@ func finiteOrInf(d float32) float32 {
 	return d
 }
 
-// unheldOrZero is the scale of a sub-block for which the search found none: 0, or infinity where sums overflowed, for which top has to be
-// more than any scale in F16 holds.
+// unheldOrZero is the scale of a sub-block for which the search found none: 0, or infinity where sums overflowed, for
+// which top has to be more than any scale in F16 holds.
 func unheldOrZero(top float32) float32 {
 	if top > 1e12 {
 		return float32(math.Inf(1))
@@ -79,8 +79,9 @@ func unheldOrZero(top float32) float32 {
 	return 0
 }
 
-// weightsIQ makes the weights w of the elements x: from their importances, where large elements count more, else plain + x*x.
-// Callers convert the variance explicitly, after a division too: by a power of two it is a product for the compiler, which could be fused.
+// weightsIQ makes the weights w of the elements x: from their importances, where large elements count more, else
+// plain + x*x. Callers convert the variance explicitly, after a division too: by a power of two it is a product for
+// the compiler, which could be fused.
 func weightsIQ(w, x, importance []float32, variance, plain float32) {
 	if importance == nil {
 		for i, v := range x {
@@ -112,8 +113,8 @@ func quantizeIQ4_NL(dst []byte, src, weights []float32) {
 	}
 }
 
-// quantizeIQ4_XS gives the sub-block whose scale has the largest magnitude the code -32. The codes of elements are those of the
-// super-block's scale before it is rounded to F16.
+// quantizeIQ4_XS gives the sub-block whose scale has the largest magnitude the code -32. The codes of elements are
+// those of the super-block's scale before it is rounded to F16.
 func quantizeIQ4_XS(dst []byte, src, weights []float32) {
 	var w [32]float32
 	var scales [8]float32
@@ -137,7 +138,8 @@ func quantizeIQ4_XS(dst []byte, src, weights []float32) {
 	}
 }
 
-// storeScalesIQ4XS writes d and the codes of the scales by it, -32..31, and returns the reciprocals of the scales that these give.
+// storeScalesIQ4XS writes d and the codes of the scales by it, -32..31, and returns the reciprocals of the scales
+// that these give.
 func storeScalesIQ4XS(b *[136]byte, d float32, scales *[8]float32) (rs [8]float32) {
 	putF16(b[:], d)
 	r := reciprocal(d)

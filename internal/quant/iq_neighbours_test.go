@@ -5,13 +5,15 @@ import (
 	"testing"
 )
 
-// TestNeighbours compares lists with the definition: all points at the smallest distances, by distance, then by number.
+// TestNeighbours compares lists with the definition: all points at the smallest distances, by distance, then by
+// number.
 func TestNeighbours(t *testing.T) {
 	for name, c := range map[string]struct {
 		g         *lattice
 		distances int
 	}{
-		"IQ1": {latticeIQ1(), 3}, "IQ2_XXS": {latticeIQ2XXS(), 2}, "IQ2_XS": {latticeIQ2XS(), 2}, "IQ2_S": {latticeIQ2S(), 1},
+		"IQ1": {latticeIQ1(), 3}, "IQ2_XXS": {latticeIQ2XXS(), 2}, "IQ2_XS": {latticeIQ2XS(), 2},
+		"IQ2_S":   {latticeIQ2S(), 1},
 		"IQ3_XXS": {latticeIQ3XXS(), 2}, "IQ3_S": {latticeIQ3S(), 3},
 	} {
 		g, lists := c.g, 0
@@ -55,7 +57,8 @@ func TestNeighbours(t *testing.T) {
 				}
 			}
 			if within != len(list) || steps != c.distances {
-				t.Fatalf("%s: code %#x has %d points of %d, %d distances of %d", name, code, len(list), within, steps, c.distances)
+				t.Fatalf("%s: code %#x has %d points of %d, %d distances of %d", name, code, len(list), within, steps,
+					c.distances)
 			}
 		}
 		if lists == 0 {

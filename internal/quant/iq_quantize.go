@@ -7,19 +7,21 @@ import (
 	"slices"
 )
 
-// Quantizers of the IQ2 and IQ3 types. The elements of a sub-block are taken as magnitudes and signs. A search by steps gives the
-// magnitudes levels; points that are not of the grid move to one near them. A level l stands for the odd number 2*l+1 times the scale of
-// the sub-block, which itself becomes an odd multiple, at most 31, of the scale of the super-block. For the fields see iq.go.
+// Quantizers of the IQ2 and IQ3 types. The elements of a sub-block are taken as magnitudes and signs. A search by
+// steps gives the magnitudes levels; points that are not of the grid move to one near them. A level l stands for the
+// odd number 2*l+1 times the scale of the sub-block, which itself becomes an odd multiple, at most 31, of the scale
+// of the super-block. For the fields see iq.go.
 
 // oddValues are what the levels stand for.
 var oddValues = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
 
 // gridType is how an IQ2 or IQ3 type is searched.
 type gridType struct {
-	size     int     // elements of a sub-block
-	even     bool    // of 8 elements an even number is negative
-	zero     float32 // a sub-block of smaller magnitudes is taken as zero
-	variance float32 // with importances: the variance in the weights is this multiple of the mean square of the super-block
+	size int     // elements of a sub-block
+	even bool    // of 8 elements an even number is negative
+	zero float32 // a sub-block of smaller magnitudes is taken as zero
+	// with importances: the variance in the weights is this multiple of the mean square of the super-block
+	variance float32
 	plain    float32 // without: the part of that variance which is added to x*x
 	tries    int32   // steps tried to either side of the one that gives the largest magnitude the highest level
 	step     float32 // their distance
@@ -44,7 +46,8 @@ var (
 	gridTypeIQ3S = gridType{32, false, 6e-38, 2, 0, 9, 0.2, refineAny}
 )
 
-// gridBlock is a sub-block in the search. The first size elements are in use, and as many signs and points as they have.
+// gridBlock is a sub-block in the search. The first size elements are in use, and as many signs and points as they
+// have.
 type gridBlock struct {
 	x          [32]float32 // magnitudes; one of 8 is a negative one where the number of signs had to be made even
 	w, root    [32]float32 // weights and their roots
@@ -56,8 +59,8 @@ type gridBlock struct {
 	free       [32]byte // codes of a search without a grid
 }
 
-// searchSigns splits the elements into magnitudes and signs. Where their number has to be even and is not, the element of 8 with the
-// smallest w*x*x gets the wrong sign.
+// searchSigns splits the elements into magnitudes and signs. Where their number has to be even and is not, the
+// element of 8 with the smallest w*x*x gets the wrong sign.
 func searchSigns(s *gridBlock, x []float32, even bool) {
 	for i, v := range x {
 		p := &s.signs[i/8]
@@ -88,8 +91,8 @@ func searchSigns(s *gridBlock, x []float32, even bool) {
 	}
 }
 
-// searchPoint sets the levels of the point at element i that are nearest to x at step 1/r, or those of the grid's point near to it that
-// has the smallest error at the scale. It reports whether the point was not of the grid.
+// searchPoint sets the levels of the point at element i that are nearest to x at step 1/r, or those of the grid's
+// point near to it that has the smallest error at the scale. It reports whether the point was not of the grid.
 func searchPoint(s *gridBlock, g *lattice, levels []int8, i int, r, scale float32) (moved bool) {
 	x := s.x[i:][:g.dim]
 	levels = levels[i:][:g.dim]
@@ -116,8 +119,9 @@ func searchSums(s *gridBlock, levels []int8) (xq, qq float32) {
 
 // searchGrid makes the sum of w*(x - d*q)^2 small: it sets the levels, which stand for q, and returns d.
 //
-// For given levels the best d is xq/qq, and it lowers the sum by xq*xq/qq. By that it compares steps around the one that gives top the
-// highest level; then it chooses points again at the best d. Where no step has a finite positive sum, d starts as given.
+// For given levels the best d is xq/qq, and it lowers the sum by xq*xq/qq. By that it compares steps around the one
+// that gives top the highest level; then it chooses points again at the best d. Where no step has a finite positive
+// sum, d starts as given.
 func searchGrid(s *gridBlock, t *gridType, g *lattice, top, d float32) float32 {
 	clear(s.levels[:])
 	for p := range s.moved {
@@ -159,10 +163,11 @@ func searchGridAgain(s *gridBlock, t *gridType, g *lattice, d float32) float32 {
 	return d
 }
 
-// openGridBlock readies a sub-block for the search. weights are the importances from its first element on, or nil; sum is
-// that of the squares in the super-block. It returns the largest magnitude and the first d; where there is nothing to
-// search, none is true and d is the scale.
-func openGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) (top, d float32, none bool) {
+// openGridBlock readies a sub-block for the search. weights are the importances from its first element on, or nil;
+// sum is that of the squares in the super-block. It returns the largest magnitude and the first d; where there is
+// nothing to search, none is true and d is the scale.
+func openGridBlock(s *gridBlock, t *gridType, g *lattice, x, weights []float32, sum float32) (top, d float32,
+	none bool) {
 	x = x[:t.size]
 	variance := float32(float32(t.variance*sum) / 256)
 	weightsIQ(s.w[:], x, weights, variance, float32(t.plain*variance))
@@ -214,8 +219,8 @@ func closeGridBlock(s *gridBlock, d float32) float32 {
 // point is the number of the grid's point p of a sub-block.
 func (s *gridBlock) point(g *lattice, p int) int { return int(g.index[g.code(s.levels[p*g.dim:])]) }
 
-// searchOdd makes the scales odd multiples, (2*c+1)*d for c in 0..n, of which the largest is exact. It returns d: 0, with all c, where the
-// scales are zero or too small for the reciprocal of d.
+// searchOdd makes the scales odd multiples, (2*c+1)*d for c in 0..n, of which the largest is exact. It returns d: 0,
+// with all c, where the scales are zero or too small for the reciprocal of d.
 func searchOdd(codes []byte, scales []float32, n int32) float32 {
 	var top float32
 	for _, s := range scales {

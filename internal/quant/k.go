@@ -14,8 +14,8 @@ import (
 //	Q6_K: ql[128]; qh[64]; scales[16] int8; d f16                                                 d*sc*(q-32)
 //	Q8_K: d f32; qs[256] int8; bsums[16] int16, the sums of 16 qs each (activations only)         d*q
 //
-// Scales are multiplied in the order d*sc, then by q, each product rounded; that of dmin*m too, and explicitly, since compilers
-// may fuse across statements.
+// Scales are multiplied in the order d*sc, then by q, each product rounded; that of dmin*m too, and explicitly, since
+// compilers may fuse across statements.
 
 func decodeQ2_K(dst []float32, src []byte) {
 	for len(dst) >= 256 {
@@ -34,8 +34,8 @@ func decodeQ2_K(dst []float32, src []byte) {
 	}
 }
 
-// scalesQ3K unpacks the 16 scales of a Q3_K block: four low bits of scale s in nibble s/8 of byte s%8, two high bits at
-// 2*(s/4) of byte 8+s%4. They are offset by 32.
+// scalesQ3K unpacks the 16 scales of a Q3_K block: four low bits of scale s in nibble s/8 of byte s%8, two high bits
+// at 2*(s/4) of byte 8+s%4. They are offset by 32.
 func scalesQ3K(b *[12]byte) (sc [16]int8) {
 	for s := range sc {
 		sc[s] = int8(b[s%8]>>(s/8*4)&15|b[8+s%4]>>(s/4*2)&3<<4) - 32
@@ -59,8 +59,9 @@ func decodeQ3_K(dst []float32, src []byte) {
 	}
 }
 
-// scalesQ4K unpacks the 8 scales and 8 minima of a Q4_K or Q5_K block: those of sub-blocks 0..3 are the low six bits of bytes
-// 0..3 and 4..7; those of 4..7 have their low nibbles in bytes 8..11 and their high bits on top of bytes 0..7.
+// scalesQ4K unpacks the 8 scales and 8 minima of a Q4_K or Q5_K block: those of sub-blocks 0..3 are the low six bits
+// of bytes 0..3 and 4..7; those of 4..7 have their low nibbles in bytes 8..11 and their high bits on top of bytes
+// 0..7.
 func scalesQ4K(b *[12]byte) (sc, m [8]byte) {
 	for s := range 4 {
 		sc[s], m[s] = b[s]&63, b[s+4]&63
@@ -145,7 +146,8 @@ func decodeQ8_K(dst []float32, src []byte) {
 	}
 }
 
-// In random blocks the scales and minima are uniform; dmin is d times the mean of q, so that the mean of the elements is 0.
+// In random blocks the scales and minima are uniform; dmin is d times the mean of q, so that the mean of the elements
+// is 0.
 
 func scaleQ2_K(b []byte, sigma float32) {
 	d := randomScale(b[80:], sigma/13.87)

@@ -5,18 +5,20 @@ import (
 	"math"
 )
 
-// Quantizers of the K types. All search scales (and minima) of the sub-blocks first, in float32; then codes for these,
-// with one F16 scale for the super-block; then they choose the codes of the elements again, by the scales as they are
-// stored. A sub-block whose stored scale is 0 keeps the codes of the search. For the fields see k.go.
+// Quantizers of the K types. All search scales (and minima) of the sub-blocks first, in float32; then codes for
+// these, with one F16 scale for the super-block; then they choose the codes of the elements again, by the scales as
+// they are stored. A sub-block whose stored scale is 0 keeps the codes of the search. For the fields see k.go.
 
 // affineType is how a type with minima, Q2_K, Q4_K or Q5_K, is searched.
 type affineType struct {
-	size     int   // elements of a sub-block
-	n        int32 // largest code of an element
-	levels   int32 // largest code of a scale or minimum
-	plain    affineGrid
-	average  float32 // without importances the weight of x is |x| plus this part of the root mean square of the sub-block
-	variance float32 // with importances: the variance in the weights is this multiple of the mean square of the super-block
+	size   int   // elements of a sub-block
+	n      int32 // largest code of an element
+	levels int32 // largest code of a scale or minimum
+	plain  affineGrid
+	// without importances the weight of x is |x| plus this part of the root mean square of the sub-block
+	average float32
+	// with importances: the variance in the weights is this multiple of the mean square of the super-block
+	variance float32
 }
 
 // gridWeighted is the grid of all searches with importances.
@@ -28,7 +30,8 @@ var (
 	affineQ5K = affineType{32, 31, 63, affineGrid{-0.5, 0.1, 15, false}, 1, 2}
 )
 
-// affineBlock is a super-block of a type with minima. The first 256/size elements of the arrays of sub-blocks are in use.
+// affineBlock is a super-block of a type with minima. The first 256/size elements of the arrays of sub-blocks are in
+// use.
 type affineBlock struct {
 	codes   [256]byte // of the elements
 	sc, m   [16]byte  // codes of the scales and minima of sub-blocks
@@ -139,8 +142,8 @@ func storeScalesQ2K(b *[84]byte, y *affineBlock) {
 	}
 }
 
-// storeScalesQ4K writes the scales and minima in y, the first 16 bytes of a block of Q4_K or Q5_K, and sets them to what
-// is stored. It makes codes fit where asked to.
+// storeScalesQ4K writes the scales and minima in y, the first 16 bytes of a block of Q4_K or Q5_K, and sets them to
+// what is stored. It makes codes fit where asked to.
 func storeScalesQ4K(b *[16]byte, y *affineBlock, fit bool) {
 	putF16(b[:], y.d)
 	putF16(b[2:], y.dmin)

@@ -240,8 +240,8 @@ func quantizeQ8_1(dst []byte, src, _ []float32) {
 	}
 }
 
-// quantizeWeighted is the quantizer of Q4_0, Q4_1, Q5_0 and Q5_1 with importances; src is a whole row. bits are those of
-// an element; with minimum, the type has one.
+// quantizeWeighted is the quantizer of Q4_0, Q4_1, Q5_0 and Q5_1 with importances; src is a whole row. bits are those
+// of an element; with minimum, the type has one.
 func quantizeWeighted(dst []byte, src, weights []float32, bits int, minimum bool) {
 	quantizeWeightedBlocks(dst, src, weights, squares(src)/float32(len(src)), bits, minimum)
 }

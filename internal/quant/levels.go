@@ -2,8 +2,8 @@ package quant
 
 import "encoding/binary"
 
-// levelled is a type whose elements are scale*level + offset, with one level for each code, where codes can be chosen one by one once a
-// block has its scales. Such types can be quantized with error feedback.
+// levelled is a type whose elements are scale*level + offset, with one level for each code, where codes can be chosen
+// one by one once a block has its scales. Such types can be quantized with error feedback.
 type levelled struct {
 	levels []float32                 // of the codes, ascending
 	set    func(block, codes []byte) // replaces the codes of a block
@@ -18,7 +18,8 @@ var levelledTypes = map[Type]levelled{
 	Q5_1:   {upFrom(0, 32), func(b, c []byte) { setFives(b[4:], c) }, func(c, b []byte) { getFives(c, b[4:]) }},
 	Q8_0:   {upFrom(-127, 255), setQ8_0, getQ8_0},
 	IQ4_NL: {valuesIQ4[:], func(b, c []byte) { setNibbles(b[2:], c) }, func(c, b []byte) { getNibbles(c, b[2:]) }},
-	Q2_K:   {upFrom(0, 4), func(b, c []byte) { pack2(b[16:80], (*[256]byte)(c)) }, func(c, b []byte) { get2(c, b[16:80]) }},
+	Q2_K: {upFrom(0, 4), func(b, c []byte) { pack2(b[16:80], (*[256]byte)(c)) },
+		func(c, b []byte) { get2(c, b[16:80]) }},
 	Q3_K:   {upFrom(-4, 8), setQ3_K, getQ3_K},
 	Q4_K:   {upFrom(0, 16), func(b, c []byte) { setQ4_K(b[16:144], c) }, func(c, b []byte) { getQ4_K(c, b[16:144]) }},
 	Q5_K:   {upFrom(0, 32), func(b, c []byte) { setQ5_K(b[16:176], c) }, func(c, b []byte) { getQ5_K(c, b[16:176]) }},
@@ -26,8 +27,8 @@ var levelledTypes = map[Type]levelled{
 	IQ4_XS: {valuesIQ4[:], setIQ4_XS, getIQ4_XS},
 }
 
-// Levels are the levels of the type's codes, ascending: an element is scale*level + offset, where the scales of the block say both. It is
-// nil for types whose codes cannot be chosen one by one.
+// Levels are the levels of the type's codes, ascending: an element is scale*level + offset, where the scales of the
+// block say both. It is nil for types whose codes cannot be chosen one by one.
 func (t Type) Levels() []float32 { return levelledTypes[t].levels }
 
 // SetCodes replaces the codes of a block, one for each element, and leaves its scales. The type has Levels.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Codes that are set are those that are read, the rest of the block stays, and an element is scale*level + offset of its code.
+// Codes that are set are those that are read, the rest of the block stays, and an element is scale*level + offset of
+// its code.
 func TestLevels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	if len(levelledTypes) != 12 {

@@ -67,8 +67,8 @@ func TestSmallFloatsToF32(t *testing.T) {
 	}
 }
 
-// TestSmallFloatsRounding tries, between each two neighbouring codes, the middle, which goes to the even one, the float32
-// numbers beside it, and those beside the codes.
+// TestSmallFloatsRounding tries, between each two neighbouring codes, the middle, which goes to the even one, the
+// float32 numbers beside it, and those beside the codes.
 func TestSmallFloatsRounding(t *testing.T) {
 	for _, f := range smallFloats {
 		for c := range f.infinity {
@@ -98,7 +98,8 @@ func TestSmallFloatsRounding(t *testing.T) {
 	}
 }
 
-// TestSmallFloatsNearest takes random float32 numbers and wants a code as near as its neighbours, the even one of two.
+// TestSmallFloatsNearest takes random float32 numbers and wants a code as near as its neighbours, the even one of
+// two.
 func TestSmallFloatsNearest(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, f := range smallFloats {

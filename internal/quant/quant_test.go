@@ -18,7 +18,8 @@ import (
 	"ck/internal/testkit"
 )
 
-// reference is one type of the reference data (quant-ref/index.json): bytes that ggml wrote and the floats it read back.
+// reference is one type of the reference data (quant-ref/index.json): bytes that ggml wrote and the floats it read
+// back.
 type reference struct {
 	ID            Type
 	Name          string
@@ -63,7 +64,8 @@ func readF32(t testing.TB, dir, name string) []float32 {
 	return f
 }
 
-// TestDecodeReference decodes ggml's bytes of every type, placed against guard pages, and wants ggml's floats, bit for bit.
+// TestDecodeReference decodes ggml's bytes of every type, placed against guard pages, and wants ggml's floats, bit
+// for bit.
 func TestDecodeReference(t *testing.T) {
 	dir, refs := references(t)
 	decoded := 0
@@ -102,7 +104,8 @@ func TestDecodeReference(t *testing.T) {
 	}
 }
 
-// TestGrids compares the unpacked grids with the SHA-256 of ggml's tables (ggml-common.h), taken over their little-endian bytes.
+// TestGrids compares the unpacked grids with the SHA-256 of ggml's tables (ggml-common.h), taken over their
+// little-endian bytes.
 func TestGrids(t *testing.T) {
 	sum := func(write func(h hash.Hash)) string {
 		h := sha256.New()
@@ -173,7 +176,8 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	for _, typ := range []Type{4, 5, 31, 36, 43, 1 << 31, math.MaxUint32} {
-		if typ.Known() || typ.BlockElems() != 0 || typ.BlockBytes() != 0 || !strings.HasPrefix(typ.String(), "type ") {
+		if typ.Known() || typ.BlockElems() != 0 || typ.BlockBytes() != 0 || !strings.HasPrefix(typ.String(),
+			"type ") {
 			t.Errorf("type number %d is known as %v", uint32(typ), typ)
 		}
 	}
@@ -294,7 +298,8 @@ func TestAllocs(t *testing.T) {
 			continue
 		}
 		gaussian(dst, rng, 1)
-		if n := testing.AllocsPerRun(10, func() { Quantize(typ, b, dst, nil) }); n != 0 && typ.row().imatrix != needsImatrix {
+		if n := testing.AllocsPerRun(10, func() { Quantize(typ, b, dst, nil) }); n != 0 &&
+			typ.row().imatrix != needsImatrix {
 			t.Errorf("%v: Quantize allocates %g times", typ, n)
 		}
 		if n := testing.AllocsPerRun(10, func() { Quantize(typ, b, dst, ones[:512]) }); n != 0 {

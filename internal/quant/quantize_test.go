@@ -113,8 +113,8 @@ func TestQuantizeF32(t *testing.T) {
 	}
 }
 
-// TestQuantizeErrors wants errors that name the element or its block. 4e9 has a scale that overflows F16 in every type
-// with one.
+// TestQuantizeErrors wants errors that name the element or its block. 4e9 has a scale that overflows F16 in every
+// type with one.
 func TestQuantizeErrors(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, typ := range quantizers() {
@@ -132,7 +132,8 @@ func TestQuantizeErrors(t *testing.T) {
 			src[300], src[301] = v, v*1e-10 // with the square of the second, if finite, sums are no numbers
 			block := "elements " + strconv.Itoa(300/typ.BlockElems()*typ.BlockElems()) + " to "
 			err := Quantize(typ, dst, src, imatrix)
-			if err == nil || !strings.Contains(err.Error(), "element 300 ") && !strings.HasPrefix(err.Error(), block) {
+			if err == nil || !strings.Contains(err.Error(), "element 300 ") && !strings.HasPrefix(err.Error(),
+				block) {
 				t.Errorf("%v of %g: error %v does not name element 300", typ, v, err)
 			}
 		}
@@ -178,7 +179,10 @@ func TestQuantizeImatrixErrors(t *testing.T) {
 	}
 	saved := table[IQ2_XXS].quantize
 	t.Cleanup(func() { table[IQ2_XXS].quantize = saved })
-	table[IQ2_XXS].quantize = func([]byte, []float32, []float32) { t.Error("IQ2_XXS is quantized without importances") }
+	table[IQ2_XXS].quantize = func([]byte, []float32, []float32) {
+		t.Error("IQ2_XXS is quantized without " +
+			"importances")
+	}
 	err := Quantize(IQ2_XXS, make([]byte, 66), make([]float32, 256), nil)
 	if err == nil || !strings.Contains(err.Error(), "needs an importance matrix") {
 		t.Errorf("IQ2_XXS without an importance matrix: error %v", err)
@@ -292,15 +296,16 @@ func TestQuantizeOdd(t *testing.T) {
 				y := make([]float32, len(x))
 				Decode(typ, y, b)
 				if i := slices.IndexFunc(y, func(v float32) bool { return v-v != 0 }); i >= 0 {
-					t.Errorf("%v of %s, importances %s: element %d of %g becomes %g", typ, name, importance, i, x[i], y[i])
+					t.Errorf("%v of %s, importances %s: element %d of %g becomes %g", typ, name, importance, i, x[i],
+						y[i])
 				}
 			}
 		}
 	}
 }
 
-// TestQuantizePieces quantizes block by block, and with an importance matrix row by row, and wants the bytes of all at
-// once.
+// TestQuantizePieces quantizes block by block, and with an importance matrix row by row, and wants the bytes of all
+// at once.
 func TestQuantizePieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	x, imatrix := make([]float32, 4096), make([]float32, 1024)
@@ -344,7 +349,8 @@ var errorBounds = map[Type]struct{ rms, largest float64 }{
 	TQ1_0: {0.8059, 0.500}, TQ2_0: {0.8059, 0.500}, Q1_0: {0.6011, 0.801}, Q2_0: {0.7210, 0.500},
 	MXFP4: {0.1162, 0.249}, NVFP4: {0.0950, 0.169},
 	IQ4_NL: {0.0759, 0.131}, IQ4_XS: {0.0765, 0.111}, IQ3_XXS: {0.2121, 0.468}, IQ3_S: {0.1657, 0.348},
-	IQ2_XXS: {0.3461, 0.532}, IQ2_XS: {0.3020, 0.494}, IQ2_S: {0.2668, 0.457}, IQ1_S: {0.4897, 0.756}, IQ1_M: {0.5795, 1.076},
+	IQ2_XXS: {0.3461, 0.532}, IQ2_XS: {0.3020, 0.494}, IQ2_S: {0.2668, 0.457}, IQ1_S: {0.4897, 0.756},
+	IQ1_M: {0.5795, 1.076},
 }
 
 // TestQuantizeBounds quantizes gaussian rows and wants errors near what they are for the type; an importance matrix
@@ -384,9 +390,9 @@ func TestQuantizeBounds(t *testing.T) {
 	}
 }
 
-// trialRow makes row r of the input of TestQuantizeSums, and importances. They are made of integers, to be the same on every
-// machine: bells, heavy tails, ties, one sign, nearly equal elements, spikes, and magnitudes near where searches see nothing;
-// importances of which all, an eighth or one of 32 are not 0.
+// trialRow makes row r of the input of TestQuantizeSums, and importances. They are made of integers, to be the same
+// on every machine: bells, heavy tails, ties, one sign, nearly equal elements, spikes, and magnitudes near where
+// searches see nothing; importances of which all, an eighth or one of 32 are not 0.
 func trialRow(rng *rand.Rand, r int) (x, imatrix []float32) {
 	x, imatrix = make([]float32, 512), make([]float32, 512)
 	for i := range x {
@@ -422,7 +428,8 @@ func trialRow(rng *rand.Rand, r int) (x, imatrix []float32) {
 	return x, imatrix
 }
 
-// quantizeSums are the sums of what ggml writes of the rows of TestQuantizeSums (quantize_* of ggml-quants.c, baseline x86-64).
+// quantizeSums are the sums of what ggml writes of the rows of TestQuantizeSums (quantize_* of ggml-quants.c,
+// baseline x86-64).
 var quantizeSums = map[Type]uint64{
 	Q4_0:  0xb63be23e38cf7586,
 	Q4_1:  0x21a4589a183572bf,
@@ -444,8 +451,8 @@ var quantizeSums = map[Type]uint64{
 	Q2_0:  0xd2b4043461f644bc,
 }
 
-// TestQuantizeSums quantizes more rows than the reference data have and compares the FNV-1a sum of the bytes, without and
-// with importances, with that of the bytes that ggml writes.
+// TestQuantizeSums quantizes more rows than the reference data have and compares the FNV-1a sum of the bytes, without
+// and with importances, with that of the bytes that ggml writes.
 func TestQuantizeSums(t *testing.T) {
 	for typ, want := range quantizeSums {
 		rng, h := rand.New(rand.NewPCG(17, 18)), fnv.New64a()
@@ -468,14 +475,17 @@ func TestQuantizeSums(t *testing.T) {
 	}
 }
 
-// TestQuantizeMXFP4Scale wants the exponents of largest magnitudes. Just below a power of two the logarithm is that power.
+// TestQuantizeMXFP4Scale wants the exponents of largest magnitudes. Just below a power of two the logarithm is that
+// power.
 func TestQuantizeMXFP4Scale(t *testing.T) {
 	for _, c := range []struct {
 		top  float32
 		want byte
 	}{
-		{0, 0}, {1e-45, 0}, {0x1.8p-126, 0}, {0x1p-125, 0}, {0x1p-124, 1}, {0x1.fp-1, 124}, {1, 125}, {0x1.fffffep0, 125}, {0x1.fffffep1, 126},
-		{0x1.fffffep2, 128}, {0x1.fffffcp2, 127}, {-0x1.fffffep2, 128}, {0x1.fffffep-3, 123}, {0x1.fffffep-2, 123}, {math.MaxFloat32, 253},
+		{0, 0}, {1e-45, 0}, {0x1.8p-126, 0}, {0x1p-125, 0}, {0x1p-124, 1}, {0x1.fp-1, 124}, {1, 125},
+		{0x1.fffffep0, 125}, {0x1.fffffep1, 126},
+		{0x1.fffffep2, 128}, {0x1.fffffcp2, 127}, {-0x1.fffffep2, 128}, {0x1.fffffep-3, 123}, {0x1.fffffep-2, 123},
+		{math.MaxFloat32, 253},
 	} {
 		x := make([]float32, 32)
 		x[7] = c.top
@@ -555,8 +565,8 @@ func TestScaleCodesOfFloats(t *testing.T) {
 	}
 }
 
-// FuzzQuantize quantizes arbitrary floats to every type, without and with importances. Each byte of importances is one,
-// from 0 to 2^32; they are repeated as far as needed.
+// FuzzQuantize quantizes arbitrary floats to every type, without and with importances. Each byte of importances is
+// one, from 0 to 2^32; they are repeated as far as needed.
 func FuzzQuantize(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	seed := func(typ Type, sigma float32) {
@@ -612,7 +622,8 @@ func FuzzQuantize(tf *testing.F) {
 		y := testkit.Guarded[float32](t, len(x))
 		Decode(typ, y, dst)
 		for i, v := range y {
-			if v-v != 0 && abs(x[i]) < 3.4e38 { // 127 times the scale of Q8_K may round to more than the largest float32
+			// 127 times the scale of Q8_K may round to more than the largest float32
+			if v-v != 0 && abs(x[i]) < 3.4e38 {
 				t.Fatalf("%v: element %d of %g becomes %g", typ, i, x[i], v)
 			}
 		}

@@ -8,12 +8,13 @@ import (
 	"sync"
 )
 
-// RandomBlocks fills dst with blocks of type t for tests and synthetic models, len(dst) a multiple of the block's size.
+// RandomBlocks fills dst with blocks of type t for tests and synthetic models, len(dst) a multiple of the block's
+// size.
 //
-// F32, F16 and BF16 elements are gaussian of deviation sigma. Blocks of other types have uniformly random codes, as far as
-// quantizers write them, and scales that vary by a quarter (in sign too, where quantizers do that) such that the elements have
-// about deviation sigma and mean 0; the powers of two of MXFP4 and the scales of NVFP4 come as near as they can. Integers are
-// random bits. The bytes depend on t, len(dst), sigma and the state of rng only.
+// F32, F16 and BF16 elements are gaussian of deviation sigma. Blocks of other types have uniformly random codes, as
+// far as quantizers write them, and scales that vary by a quarter (in sign too, where quantizers do that) such that
+// the elements have about deviation sigma and mean 0; the powers of two of MXFP4 and the scales of NVFP4 come as near
+// as they can. Integers are random bits. The bytes depend on t, len(dst), sigma and the state of rng only.
 func RandomBlocks(t Type, dst []byte, rng *rand.Rand, sigma float32) {
 	r := t.row()
 	if r.elems == 0 || len(dst)%r.bytes != 0 {
@@ -50,7 +51,8 @@ func randomBytes(b []byte, rng *rand.Rand) {
 	}
 }
 
-// quantiles are those of the normal distribution at the edges of 2048 equal shares, the outermost moved in by a quarter.
+// quantiles are those of the normal distribution at the edges of 2048 equal shares, the outermost moved in by a
+// quarter.
 var quantiles = sync.OnceValue(func() *[2049]float32 {
 	var q [2049]float32
 	for i := range q {

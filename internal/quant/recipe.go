@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// A Recipe is a mixture of types with a name, such as Q4_K_M: tensors that suffer more from coarse weights get finer ones. The choices
-// are those of llama.cpp (src/llama-quant.cpp, commit 0c1e57098), for all architectures but Falcon, which has exceptions of its own.
+// A Recipe is a mixture of types with a name, such as Q4_K_M: tensors that suffer more from coarse weights get finer
+// ones. The choices are those of llama.cpp (src/llama-quant.cpp, commit 0c1e57098), for all architectures but Falcon,
+// which has exceptions of its own.
 type Recipe struct {
 	Name     string
 	Base     Type // of what no rule names
@@ -91,38 +92,50 @@ var recipes = []Recipe{
 	{Name: "Q5_0", Base: Q5_0, FileType: 8, down: when(guardedEighth, Q5_1)},
 	{Name: "Q5_1", Base: Q5_1, FileType: 9},
 	{Name: "Q8_0", Base: Q8_0, FileType: 7, output: Q8_0},
-	{Name: "Q2_K", Base: Q2_K, FileType: 10, v: or(grouped, always(Q4_K), always(Q3_K)), down: always(Q3_K), o: always(Q3_K), o8: always(Q5_K)},
+	{Name: "Q2_K", Base: Q2_K, FileType: 10, v: or(grouped, always(Q4_K), always(Q3_K)), down: always(Q3_K),
+		o: always(Q3_K), o8: always(Q5_K)},
 	{Name: "Q2_K_S", Base: Q2_K, FileType: 21, v: when(grouped, Q4_K), down: when(eighth, Q4_K)},
 	{Name: "Q3_K_S", Base: Q3_K, FileType: 11, o8: always(Q5_K)},
 	{Name: "Q3_K_M", Base: Q3_K, FileType: 12, v: or(below(2), always(Q5_K), always(Q4_K)),
-		down: or(func(s site) bool { return s.i < s.n/16 }, always(Q5_K), always(Q4_K)), o: always(Q4_K), o8: always(Q5_K)},
+		down: or(func(s site) bool { return s.i < s.n/16 }, always(Q5_K), always(Q4_K)), o: always(Q4_K),
+		o8: always(Q5_K)},
 	{Name: "Q3_K_L", Base: Q3_K, FileType: 13, v: always(Q5_K), down: always(Q5_K), o: always(Q5_K)},
 	{Name: "Q4_K_S", Base: Q4_K, FileType: 14, v: when(below(4), Q5_K), down: when(eighth, Q5_K), o8: always(Q5_K)},
 	{Name: "Q4_K_M", Base: Q4_K, FileType: 15, v: when(spread, Q6_K), down: when(spread, Q6_K), o8: always(Q5_K)},
 	{Name: "Q5_K_S", Base: Q5_K, FileType: 16},
 	{Name: "Q5_K_M", Base: Q5_K, FileType: 17, v: when(spread, Q6_K), down: when(spread, Q6_K)},
 	{Name: "Q6_K", Base: Q6_K, FileType: 18},
-	{Name: "IQ4_NL", Base: IQ4_NL, FileType: 25, v: when(grouped, Q5_K), down: when(plainEighth, Q5_K), o8: always(Q5_K)},
-	{Name: "IQ4_XS", Base: IQ4_XS, FileType: 30, v: when(grouped, Q5_K), down: when(plainEighth, Q5_K), o8: always(Q5_K)},
+	{Name: "IQ4_NL", Base: IQ4_NL, FileType: 25, v: when(grouped, Q5_K), down: when(plainEighth, Q5_K),
+		o8: always(Q5_K)},
+	{Name: "IQ4_XS", Base: IQ4_XS, FileType: 30, v: when(grouped, Q5_K), down: when(plainEighth, Q5_K),
+		o8: always(Q5_K)},
 	{Name: "IQ3_XXS", Base: IQ3_XXS, FileType: 23, embed: IQ3_S, output: Q5_K,
 		v: or(grouped, always(Q4_K), or(imatrix, always(IQ3_XXS), always(IQ3_S))), k: always(IQ2_S), q: always(IQ2_S),
-		down: or(imatrix, always(IQ3_XXS), or(eighth, always(Q4_K), always(Q3_K))), o: always(IQ3_S), o8: always(Q5_K)},
+		down: or(imatrix, always(IQ3_XXS), or(eighth, always(Q4_K), always(Q3_K))), o: always(IQ3_S),
+		o8: always(Q5_K)},
 	{Name: "IQ3_XS", Base: IQ3_S, FileType: 22, v: when(grouped, Q4_K), k: always(IQ3_XXS), q: always(IQ3_XXS),
 		upper: when(func(s site) bool { return s.i >= s.n/8 && s.i < 7*s.n/8 }, IQ3_XXS), o8: always(Q5_K)},
 	{Name: "IQ3_S", Base: IQ3_S, FileType: 26, v: when(grouped, Q4_K), o8: always(Q5_K)},
 	{Name: "IQ3_M", Base: IQ3_S, FileType: 27, v: always(Q4_K),
-		down: when(func(s site) bool { return eighth(s) || s.m.Experts == 8 && spread(s) }, Q4_K), o: always(Q4_K), o8: always(Q5_K)},
-	{Name: "IQ2_XXS", Base: IQ2_XXS, FileType: 19, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(Q2_K)),
+		down: when(func(s site) bool { return eighth(s) || s.m.Experts == 8 && spread(s) }, Q4_K), o: always(Q4_K),
+		o8: always(Q5_K)},
+	{Name: "IQ2_XXS", Base: IQ2_XXS, FileType: 19, low: true, embed: Q2_K, output: Q5_K,
+		v:    or(groupedOrMoE, always(Q4_K), always(Q2_K)),
 		down: when(eighth, Q2_K), o8: always(Q5_K)},
-	{Name: "IQ2_XS", Base: IQ2_XS, FileType: 20, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(Q2_K)),
+	{Name: "IQ2_XS", Base: IQ2_XS, FileType: 20, low: true, embed: Q2_K, output: Q5_K,
+		v:    or(groupedOrMoE, always(Q4_K), always(Q2_K)),
 		down: when(eighth, Q2_K), o8: always(Q5_K)},
-	{Name: "IQ2_S", Base: IQ2_XS, FileType: 28, low: true, embed: IQ3_S, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(IQ3_S)),
+	{Name: "IQ2_S", Base: IQ2_XS, FileType: 28, low: true, embed: IQ3_S, output: Q5_K,
+		v:    or(groupedOrMoE, always(Q4_K), always(IQ3_S)),
 		down: when(eighth, IQ3_S), o: always(IQ3_S), o8: always(Q5_K)},
-	{Name: "IQ2_M", Base: IQ2_S, FileType: 29, low: true, embed: IQ3_S, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(IQ3_S)),
+	{Name: "IQ2_M", Base: IQ2_S, FileType: 29, low: true, embed: IQ3_S, output: Q5_K,
+		v:    or(groupedOrMoE, always(Q4_K), always(IQ3_S)),
 		down: when(eighth, IQ3_S), o: always(IQ3_S), o8: always(Q5_K)},
-	{Name: "IQ1_S", Base: IQ1_S, FileType: 24, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(Q2_K)),
+	{Name: "IQ1_S", Base: IQ1_S, FileType: 24, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K),
+		always(Q2_K)),
 		down: when(eighth, Q2_K), o: always(IQ2_XXS), o8: always(Q5_K)},
-	{Name: "IQ1_M", Base: IQ1_M, FileType: 31, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K), always(Q2_K)),
+	{Name: "IQ1_M", Base: IQ1_M, FileType: 31, low: true, embed: Q2_K, output: Q5_K, v: or(groupedOrMoE, always(Q4_K),
+		always(Q2_K)),
 		down: when(eighth, Q2_K), o: always(IQ2_XXS), o8: always(Q5_K)},
 	{Name: "TQ1_0", Base: TQ1_0, FileType: 36, embed: Q4_K},
 	{Name: "TQ2_0", Base: TQ2_0, FileType: 37, embed: Q4_K},
@@ -152,12 +165,14 @@ func FindRecipe(name string) (Recipe, bool) {
 
 // fallbacks is what a type becomes where a row is no multiple of its block; F16 if that does not fit either.
 var fallbacks = map[Type]Type{
-	IQ1_S: IQ4_NL, IQ1_M: IQ4_NL, IQ2_XXS: IQ4_NL, IQ2_XS: IQ4_NL, IQ2_S: IQ4_NL, IQ3_XXS: IQ4_NL, IQ3_S: IQ4_NL, IQ4_XS: IQ4_NL,
-	Q2_0: Q4_0, Q2_K: Q4_0, Q3_K: Q4_0, TQ1_0: Q4_0, TQ2_0: Q4_0,
+	IQ1_S: IQ4_NL, IQ1_M: IQ4_NL, IQ2_XXS: IQ4_NL, IQ2_XS: IQ4_NL, IQ2_S: IQ4_NL, IQ3_XXS: IQ4_NL, IQ3_S: IQ4_NL,
+	IQ4_XS: IQ4_NL,
+	Q2_0:   Q4_0, Q2_K: Q4_0, Q3_K: Q4_0, TQ1_0: Q4_0, TQ2_0: Q4_0,
 	Q4_K: Q5_0, Q5_K: Q5_1, Q6_K: Q8_0,
 }
 
-// Fit is t, or the type that replaces it for rows of cols elements. Where llama-quantize refuses, for want of a type, it is F16 too.
+// Fit is t, or the type that replaces it for rows of cols elements. Where llama-quantize refuses, for want of a type,
+// it is F16 too.
 func Fit(t Type, cols int) Type {
 	if cols%t.BlockElems() == 0 {
 		return t
@@ -189,7 +204,8 @@ func roleOf(name string) role {
 	for _, e := range []struct {
 		part string
 		role role
-	}{{"attn_qkv.weight", roleV}, {"attn_kv_b.weight", roleV}, {"attn_v.weight", roleV}, {"attn_k.weight", roleK}, {"attn_q.weight", roleQ},
+	}{{"attn_qkv.weight", roleV}, {"attn_kv_b.weight", roleV}, {"attn_v.weight", roleV}, {"attn_k.weight", roleK},
+		{"attn_q.weight", roleQ},
 		{"attn_output.weight", roleO}, {"ffn_up", roleUp}, {"ffn_gate", roleGate}, {"ffn_down", roleDown}} {
 		if strings.Contains(name, e.part) {
 			return e.role
@@ -205,7 +221,8 @@ func roleOf(name string) role {
 }
 
 // keeps lists parts of names whose tensors stay as they are: small, and needed exactly.
-var keeps = []string{"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d",
+var keeps = []string{"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel",
+	"per_layer_model_proj", "ssm_conv1d",
 	"shortconv.conv.weight", "indexer.k_proj.weight", "indexer.q_proj.weight", "attn_rel_b.weight"}
 
 // Quantizable reports whether recipes touch the tensor.
@@ -225,7 +242,8 @@ func layerOf(name string) int {
 	return l
 }
 
-// Types gives every tensor of a model its type. The order of tensors does not matter: they are counted by layer, then by name.
+// Types gives every tensor of a model its type. The order of tensors does not matter: they are counted by layer, then
+// by name.
 func (r Recipe) Types(m RecipeModel, tensors []RecipeTensor) []Type {
 	order := make([]int, len(tensors))
 	tied, values := true, 0

@@ -25,8 +25,10 @@ type shapesFile struct {
 
 // heads are the hyperparameters that the files do not say.
 var heads = map[string]struct{ heads, kv, experts int }{
-	"gemma-3-1b": {4, 1, 0}, "gpt-oss-20b": {64, 8, 32}, "llama-2-70b": {64, 8, 0}, "llama-3.1-8b": {32, 8, 0}, "llama-3.2-1b": {32, 8, 0},
-	"mixtral-8x7b": {32, 8, 8}, "mixtral-small": {8, 2, 8}, "phi-3-mini": {32, 32, 0}, "qwen2.5-0.5b": {14, 2, 0}, "qwen2.5-7b": {28, 4, 0},
+	"gemma-3-1b": {4, 1, 0}, "gpt-oss-20b": {64, 8, 32}, "llama-2-70b": {64, 8, 0}, "llama-3.1-8b": {32, 8, 0},
+	"llama-3.2-1b": {32, 8, 0},
+	"mixtral-8x7b": {32, 8, 8}, "mixtral-small": {8, 2, 8}, "phi-3-mini": {32, 32, 0}, "qwen2.5-0.5b": {14, 2, 0},
+	"qwen2.5-7b": {28, 4, 0},
 	"qwen3-0.6b": {16, 8, 0}, "qwen3-30b-a3b": {32, 4, 128}, "qwen3moe-6layers": {32, 4, 128},
 }
 
@@ -103,7 +105,8 @@ func TestRecipes(t *testing.T) {
 					size += float64(n) * float64(got[i].RowBytes(tensors[i].Shape[0])) / (1 << 20)
 					if w := f.Types[want.Types[i]]; !strings.EqualFold(got[i].String(), w) {
 						if wrong++; wrong <= 3 {
-							t.Errorf("%s %s imatrix=%v: %s %v is %s, want %s", f.Model, name, imatrix, tensors[i].Name, tensors[i].Shape, got[i], w)
+							t.Errorf("%s %s imatrix=%v: %s %v is %s, want %s", f.Model, name, imatrix,
+								tensors[i].Name, tensors[i].Shape, got[i], w)
 						}
 					}
 				}

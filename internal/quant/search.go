@@ -3,8 +3,8 @@ package quant
 import "math"
 
 // Searches of the scales of blocks, as ggml's quantizers make them, in the order of their operations: each is the
-// definition that a faster version is held against. All of them weigh the squared error of an element by its weight w.
-// Products that are added to are rounded first, see legacy.go.
+// definition that a faster version is held against. All of them weigh the squared error of an element by its weight
+// w. Products that are added to are rounded first, see legacy.go.
 //
 //	searchSymmetric         d*(q-n), q in 0..2n-1        tries nineteen steps
 //	searchSymmetricDescent  d*(q-n), q in 0..2n-1        starts from one step and improves code by code; the weights are x*x
@@ -63,9 +63,9 @@ func searchSymmetricSums(x, w []float32, r float32, n int32) (xq, qq float32) {
 
 // searchSymmetric makes the sum of w*(x - d*(q-n))^2 small: it sets the codes q, 0..2n-1, and returns d.
 //
-// For given codes the best d is xq/qq, and it lowers the sum by xq*xq/qq, where xq is the sum of w*x*(q-n) and qq that
-// of w*(q-n)^2. The step that gives the element of largest magnitude the level -n is compared by that with those that
-// give it -n-0.9 to -n+0.9.
+// For given codes the best d is xq/qq, and it lowers the sum by xq*xq/qq, where xq is the sum of w*x*(q-n) and qq
+// that of w*(q-n)^2. The step that gives the element of largest magnitude the level -n is compared by that with those
+// that give it -n-0.9 to -n+0.9.
 func searchSymmetric(codes []byte, x, w []float32, n int32) float32 {
 	top := extreme(x)
 	if abs(top) < negligible {
@@ -176,8 +176,8 @@ func searchAffineError(codes []byte, x, w []float32, scale, low float32, absolut
 	return sum
 }
 
-// searchAffine makes the sum of w*(x - scale*q - low)^2, or of w*|x - scale*q - low|, small: it sets the codes q, 0..n,
-// and returns scale and low, which is not above 0. x has 32 elements at most.
+// searchAffine makes the sum of w*(x - scale*q - low)^2, or of w*|x - scale*q - low|, small: it sets the codes q,
+// 0..n, and returns scale and low, which is not above 0. x has 32 elements at most.
 //
 // It compares the codes that divide the extent of the elements, and 0, into n parts with those of the grid, of which
 // each gets the scale and low of the weighted regression. A better low is also what the next steps of the grid start
@@ -232,9 +232,9 @@ func searchAffine(codes []byte, x, w []float32, n int32, g *affineGrid) (scale, 
 // searchPositive makes the sum of w*(x - d*q)^2 small, for x that are not negative: it sets the codes q, 0..n, and
 // returns d.
 //
-// The step that gives the largest element the code n is compared with those that give it n-0.4 to n+0.4. Then the codes
-// of the best one are improved as in searchSymmetricDescent. Negative x, which regressions give where weights are 0,
-// have codes modulo 256, as in ggml.
+// The step that gives the largest element the code n is compared with those that give it n-0.4 to n+0.4. Then the
+// codes of the best one are improved as in searchSymmetricDescent. Negative x, which regressions give where weights
+// are 0, have codes modulo 256, as in ggml.
 func searchPositive(codes []byte, x, w []float32, n int32) float32 {
 	var top float32
 	for _, v := range x {

@@ -21,15 +21,17 @@ type row struct {
 	bytes int // bytes of a block
 
 	decode func(dst []float32, src []byte) // decodes len(dst)/elems blocks
-	scale  func(b []byte, sigma float32)   // makes a valid block of random bytes whose elements have this deviation; may be nil
+	// makes a valid block of random bytes whose elements have this deviation; may be nil
+	scale func(b []byte, sigma float32)
 	// quantize encodes len(src)/elems blocks; weights, if not nil, are the importances of the elements, and src is a
 	// whole row. It is nil where quantizing is not supported.
 	quantize func(dst []byte, src, weights []float32)
 	imatrix  imatrixUse
 	halves   []int // where the F16 fields of a block are, which must be finite after quantize
 
-	rewrite func(dst, src []byte) // rewrites blocks for kernels, see Codes and ToQ8_0; nil: kernels read them as they are
-	values  *[16]int8             // rewritten as codes of these; nil with rewrite: as Q8_0
+	// rewrites blocks for kernels, see Codes and ToQ8_0; nil: kernels read them as they are
+	rewrite func(dst, src []byte)
+	values  *[16]int8 // rewritten as codes of these; nil with rewrite: as Q8_0
 }
 
 // inNibbles stands for the F16 field of IQ1_M, which is in the high nibbles of its last four words.
@@ -74,20 +76,30 @@ var table = [...]row{
 	Q6_K: {"Q6_K", 256, 210, decodeQ6_K, scaleQ6_K, quantizeQ6_K, mayImatrix, []int{208}, nil, nil},
 	Q8_K: {"Q8_K", 256, 292, decodeQ8_K, scaleQ8_K, quantizeQ8_K, noImatrix, nil, nil, nil},
 
-	IQ1_S:   {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, quantizeIQ1_S, needsImatrix, []int{0}, codesIQ1_S, &codeValuesIQ1},
-	IQ1_M:   {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, quantizeIQ1_M, mayImatrix, []int{inNibbles}, codesIQ1_M, &codeValuesIQ1},
-	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, quantizeIQ2_XXS, needsImatrix, []int{0}, codesIQ2_XXS, &codeValuesIQ2},
-	IQ2_XS:  {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, quantizeIQ2_XS, needsImatrix, []int{0}, codesIQ2_XS, &codeValuesIQ2},
-	IQ2_S:   {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, quantizeIQ2_S, mayImatrix, []int{0}, codesIQ2_S, &codeValuesIQ2},
-	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, quantizeIQ3_XXS, mayImatrix, []int{0}, codesIQ3_XXS, &codeValuesIQ3XXS},
-	IQ3_S:   {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, quantizeIQ3_S, mayImatrix, []int{0}, codesIQ3_S, &codeValuesIQ3S},
-	IQ4_NL:  {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, quantizeIQ4_NL, mayImatrix, []int{0}, q8FromIQ4_NL, nil},
-	IQ4_XS:  {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, quantizeIQ4_XS, mayImatrix, []int{0}, codesIQ4_XS, &codeValuesIQ4},
+	IQ1_S: {"IQ1_S", 256, 50, decodeIQ1_S, scaleIQ1_S, quantizeIQ1_S, needsImatrix, []int{0}, codesIQ1_S,
+		&codeValuesIQ1},
+	IQ1_M: {"IQ1_M", 256, 56, decodeIQ1_M, scaleIQ1_M, quantizeIQ1_M, mayImatrix, []int{inNibbles}, codesIQ1_M,
+		&codeValuesIQ1},
+	IQ2_XXS: {"IQ2_XXS", 256, 66, decodeIQ2_XXS, scaleIQ2_XXS, quantizeIQ2_XXS, needsImatrix, []int{0}, codesIQ2_XXS,
+		&codeValuesIQ2},
+	IQ2_XS: {"IQ2_XS", 256, 74, decodeIQ2_XS, scaleIQ2_XS, quantizeIQ2_XS, needsImatrix, []int{0}, codesIQ2_XS,
+		&codeValuesIQ2},
+	IQ2_S: {"IQ2_S", 256, 82, decodeIQ2_S, scaleIQ2_S, quantizeIQ2_S, mayImatrix, []int{0}, codesIQ2_S,
+		&codeValuesIQ2},
+	IQ3_XXS: {"IQ3_XXS", 256, 98, decodeIQ3_XXS, scaleIQ3_XXS, quantizeIQ3_XXS, mayImatrix, []int{0}, codesIQ3_XXS,
+		&codeValuesIQ3XXS},
+	IQ3_S: {"IQ3_S", 256, 110, decodeIQ3_S, scaleIQ3_S, quantizeIQ3_S, mayImatrix, []int{0}, codesIQ3_S,
+		&codeValuesIQ3S},
+	IQ4_NL: {"IQ4_NL", 32, 18, decodeIQ4_NL, scaleIQ4_NL, quantizeIQ4_NL, mayImatrix, []int{0}, q8FromIQ4_NL, nil},
+	IQ4_XS: {"IQ4_XS", 256, 136, decodeIQ4_XS, scaleIQ4_XS, quantizeIQ4_XS, mayImatrix, []int{0}, codesIQ4_XS,
+		&codeValuesIQ4},
 
-	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0, scaleTQ1_0, quantizeTQ1_0, noImatrix, []int{52}, codesTQ1_0, &codeValuesTQ},
-	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0, scaleTQ2_0, quantizeTQ2_0, noImatrix, []int{64}, codesTQ2_0, &codeValuesTQ},
-	Q1_0:  {"Q1_0", 128, 18, decodeQ1_0, scaleQ1_0, quantizeQ1_0, noImatrix, []int{0}, q8FromQ1_0, nil},
-	Q2_0:  {"Q2_0", 64, 18, decodeQ2_0, scaleQ2_0, quantizeQ2_0, noImatrix, []int{0}, q8FromQ2_0, nil},
+	TQ1_0: {"TQ1_0", 256, 54, decodeTQ1_0, scaleTQ1_0, quantizeTQ1_0, noImatrix, []int{52}, codesTQ1_0,
+		&codeValuesTQ},
+	TQ2_0: {"TQ2_0", 256, 66, decodeTQ2_0, scaleTQ2_0, quantizeTQ2_0, noImatrix, []int{64}, codesTQ2_0,
+		&codeValuesTQ},
+	Q1_0: {"Q1_0", 128, 18, decodeQ1_0, scaleQ1_0, quantizeQ1_0, noImatrix, []int{0}, q8FromQ1_0, nil},
+	Q2_0: {"Q2_0", 64, 18, decodeQ2_0, scaleQ2_0, quantizeQ2_0, noImatrix, []int{0}, q8FromQ2_0, nil},
 
 	MXFP4: {"MXFP4", 32, 17, decodeMXFP4, scaleMXFP4, quantizeMXFP4, noImatrix, nil, nil, nil},
 	NVFP4: {"NVFP4", 64, 36, decodeNVFP4, scaleNVFP4, quantizeNVFP4, noImatrix, nil, nil, nil},
@@ -98,9 +110,10 @@ const Types = len(table)
 
 // Decode decodes the first len(dst) elements of src, blocks of type t, to float32, bit for bit as ggml does.
 //
-// Any bytes are a valid block: a scale that is not finite gives elements that are not. Integer types and F64 are rounded to
-// nearest; Q8_1, which ggml never decodes, gives d*q. Decode panics when len(dst) is not a multiple of the block, when src is
-// too short for it, or when the type is unknown; extra bytes in src are ignored. It allocates nothing.
+// Any bytes are a valid block: a scale that is not finite gives elements that are not. Integer types and F64 are
+// rounded to nearest; Q8_1, which ggml never decodes, gives d*q. Decode panics when len(dst) is not a multiple of the
+// block, when src is too short for it, or when the type is unknown; extra bytes in src are ignored. It allocates
+// nothing.
 func Decode(t Type, dst []float32, src []byte) {
 	r := t.row()
 	checkSizes(t, len(dst), len(src))
@@ -129,7 +142,8 @@ func checkSizes(t Type, n, size int) {
 		panic(fmt.Sprintf("quant: %v is unknown", t))
 	}
 	if n%r.elems != 0 || size < n/r.elems*r.bytes {
-		panic(fmt.Sprintf("quant: %v: %d elements in %d bytes, blocks have %d elements in %d bytes", t, n, size, r.elems, r.bytes))
+		panic(fmt.Sprintf("quant: %v: %d elements in %d bytes, blocks have %d elements in %d bytes", t, n, size,
+			r.elems, r.bytes))
 	}
 }
 
@@ -154,13 +168,13 @@ const tooLarge = 1 << 32
 
 // Quantize encodes src as blocks of type t at the start of dst, byte for byte as ggml_quantize_chunk of ggml does,
 // built without fused multiply-add; Q8_1 and Q8_K as quantize_row_q8_1_ref and quantize_row_q8_K_ref do. imatrix, if
-// not nil, is the importance of each column, and src is whole rows of len(imatrix) elements. Types that have no use for
-// it ignore it.
+// not nil, is the importance of each column, and src is whole rows of len(imatrix) elements. Types that have no use
+// for it ignore it.
 //
 // It returns an UnsupportedError for types without a quantizer, and errors that say so when the type needs an imatrix
-// and gets none, or the imatrix does not fit src or is not finite and positive or zero. A block type has an error that
-// names the element where a value is not finite, or so large that an F16 scale overflows; dst is then undefined. F16
-// and BF16 take every value, as plain conversions; NVFP4 clips magnitudes above 2688.
+// and gets none, or the imatrix does not fit src or is not finite and positive or zero. A block type has an error
+// that names the element where a value is not finite, or so large that an F16 scale overflows; dst is then undefined.
+// F16 and BF16 take every value, as plain conversions; NVFP4 clips magnitudes above 2688.
 //
 // A block of values too small for the reciprocal of its scale (below about 1e-36) becomes zero; in some types ggml's
 // code is undefined there. Quantize panics when len(src) is not a multiple of the block or dst is too short. It
@@ -190,7 +204,8 @@ func Quantize(t Type, dst []byte, src, imatrix []float32) error {
 	}
 	for i := range len(src) / r.elems {
 		if r.overflows(dst[i*r.bytes:][:r.bytes]) {
-			return fmt.Errorf("elements %d to %d%s are too large for an F16 scale of %v", i*r.elems, (i+1)*r.elems-1, of, t)
+			return fmt.Errorf("elements %d to %d%s are too large for an F16 scale of %v", i*r.elems, (i+1)*r.elems-1,
+				of, t)
 		}
 	}
 	return nil
@@ -208,7 +223,8 @@ func quantizeRows(t Type, dst []byte, src, imatrix []float32) error {
 	}
 	n := len(imatrix)
 	if n == 0 || n%r.elems != 0 || len(src)%n != 0 {
-		return fmt.Errorf("the importance matrix has %d values for rows of %d elements of %v in all; it must have one per column",
+		return fmt.Errorf("the importance matrix has %d values for rows of %d elements of %v in all; it must have "+
+			"one per column",
 			n, len(src), t)
 	}
 	for i, w := range imatrix {

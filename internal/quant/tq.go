@@ -7,8 +7,8 @@ package quant
 //	Q1_0:  d; qs[16], element j is bit j%8 of byte j/8               d or -d
 //	Q2_0:  d; qs[16], element j is at bits j%4*2 of byte j/4         d*(q-1)
 //
-// A byte of TQ1_0 is a fraction b/256 whose ternary digits are the elements, the first at 1/3: multiplying by 3^n drops n of
-// them, multiplying by 3 once more brings the next above the point.
+// A byte of TQ1_0 is a fraction b/256 whose ternary digits are the elements, the first at 1/3: multiplying by 3^n
+// drops n of them, multiplying by 3 once more brings the next above the point.
 
 var pow3 = [5]byte{1, 3, 9, 27, 81}
 
@@ -76,8 +76,8 @@ func decodeQ2_0(dst []float32, src []byte) {
 	}
 }
 
-// The quantizers of TQ1_0, TQ2_0 and Q2_0 take the largest magnitude as d: elements become -d, 0 or d, the nearest, ties
-// away from 0. So no element of Q2_0 becomes its fourth level, 2*d.
+// The quantizers of TQ1_0, TQ2_0 and Q2_0 take the largest magnitude as d: elements become -d, 0 or d, the nearest,
+// ties away from 0. So no element of Q2_0 becomes its fourth level, 2*d.
 
 // packTernary writes digits to qs, as ternary reads them. Bytes of fewer than five digits have 0 for the last.
 func packTernary(qs []byte, x []float32, digits int, r float32) {

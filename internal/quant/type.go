@@ -1,10 +1,11 @@
 // Package quant knows the block types of GGUF tensors: their sizes, what their bytes mean and how to make them.
 //
-// Every type decodes to float32 bit for bit as ggml does (llama.cpp, ggml-quants.c); the packages above read weights through
-// Decode unless they have a kernel for the type. A type is one row of the table in table.go and its functions in the files of
-// its family: plain.go, legacy.go, k.go and k_quantize.go, iq.go, tq.go, fp4.go; the scales of blocks are searched in search.go.
-// Encoder (encoder.go and the files behind it by name) quantizes with vectors, to the same bytes as Quantize.
-// Types that no kernel reads as they are can be rewritten, exactly, for kernels of another form: codes.go.
+// Every type decodes to float32 bit for bit as ggml does (llama.cpp, ggml-quants.c); the packages above read weights
+// through Decode unless they have a kernel for the type. A type is one row of the table in table.go and its functions
+// in the files of its family: plain.go, legacy.go, k.go and k_quantize.go, iq.go, tq.go, fp4.go; the scales of blocks
+// are searched in search.go. Encoder (encoder.go and the files behind it by name) quantizes with vectors, to the same
+// bytes as Quantize. Types that no kernel reads as they are can be rewritten, exactly, for kernels of another form:
+// codes.go.
 package quant
 
 import (

@@ -71,7 +71,8 @@ func toBF16(x float32) uint16 {
 }
 
 // fp8Folder makes an FP8 folder of one in F32. It returns what the weights are in BF16, by the folder's names.
-func fp8Folder(t *testing.T, from string, style fp8Style, damage func(name string, codes []byte)) (dir string, want map[string][]byte) {
+func fp8Folder(t *testing.T, from string, style fp8Style, damage func(name string, codes []byte)) (dir string,
+	want map[string][]byte) {
 	t.Helper()
 	dir = t.TempDir()
 	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "generation_config.json"} {
@@ -185,7 +186,8 @@ func writeSafetensors(t *testing.T, path string, tensors map[string]*fp8Tensor) 
 	writeFile(t, path, append(append(b, h...), data...))
 }
 
-// A folder of FP8 weights becomes a file of BF16 ones: each code times its scale. ckrun computes with either the same.
+// A folder of FP8 weights becomes a file of BF16 ones: each code times its scale. ckrun computes with either the
+// same.
 func TestFloat8Folder(t *testing.T) {
 	bin := buildPrograms(t)
 	from := testkit.Data(t, "models/llama-gqa/hf")
@@ -198,7 +200,8 @@ func TestFloat8Folder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, want := fp8Folder(t, from, style, nil)
 			out := filepath.Join(t.TempDir(), "out.gguf")
-			if said, err := exec.Command(filepath.Join(bin, "ckquant"), "convert", "-q", dir, out).CombinedOutput(); err != nil {
+			if said, err := exec.Command(filepath.Join(bin, "ckquant"), "convert", "-q", dir,
+				out).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}
 			m, err := gguf.Open(out)
@@ -207,8 +210,10 @@ func TestFloat8Folder(t *testing.T) {
 			}
 			defer m.Close()
 			for _, x := range m.Tensors {
-				part := map[string]string{"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-					"attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+				part := map[string]string{"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+					"attn_v":      "self_attn.v_proj",
+					"attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+					"ffn_down": "mlp.down_proj"}
 				words := strings.Split(x.Name, ".")
 				if len(words) != 4 || part[words[2]] == "" {
 					if string(x.Data) != string(plain.Tensor(x.Name).Data) {
@@ -217,7 +222,8 @@ func TestFloat8Folder(t *testing.T) {
 					continue
 				}
 				b := want[fmt.Sprintf("model.layers.%s.%s.weight", words[1], part[words[2]])]
-				rows := gguf.Tensor{Type: x.Type, Shape: x.Shape, Data: b, Interleave: plain.Tensor(x.Name).Interleave}
+				rows := gguf.Tensor{Type: x.Type, Shape: x.Shape, Data: b,
+					Interleave: plain.Tensor(x.Name).Interleave}
 				for r := range x.Rows() {
 					if x.Type.String() != "BF16" || !bytes.Equal(x.Row(r), rows.Row(r)) {
 						t.Fatalf("%s, %v: row %d is %x, expected %x", x.Name, x.Type, r, x.Row(r), rows.Row(r))
@@ -226,7 +232,8 @@ func TestFloat8Folder(t *testing.T) {
 			}
 			var texts []string
 			for _, model := range []string{dir, out} {
-				text, err := exec.Command(filepath.Join(bin, "ckrun"), "-q", "--temp", "0", "-n", "24", model, "once upon").Output()
+				text, err := exec.Command(filepath.Join(bin, "ckrun"), "-q", "--temp", "0", "-n", "24", model,
+					"once upon").Output()
 				if err != nil {
 					t.Fatalf("%s: %v", model, err)
 				}
@@ -242,14 +249,16 @@ func TestFloat8Folder(t *testing.T) {
 // A code that is no number is named by tensor, row and column of the output.
 func TestFloat8NaN(t *testing.T) {
 	bin := buildPrograms(t)
-	dir, _ := fp8Folder(t, testkit.Data(t, "models/llama-gqa/hf"), fp8Styles["blocks"], func(name string, codes []byte) {
-		if name == "model.layers.1.mlp.down_proj.weight" {
-			codes[5*112+77] = 0x7f
-		}
-	})
+	dir, _ := fp8Folder(t, testkit.Data(t, "models/llama-gqa/hf"), fp8Styles["blocks"],
+		func(name string, codes []byte) {
+			if name == "model.layers.1.mlp.down_proj.weight" {
+				codes[5*112+77] = 0x7f
+			}
+		})
 	cmd := exec.Command(filepath.Join(bin, "ckquant"), "convert", "-q", dir, filepath.Join(t.TempDir(), "out.gguf"))
 	said, err := cmd.CombinedOutput()
-	if exitCode(err) != 3 || !strings.Contains(string(said), "blk.1.ffn_down.weight") || !strings.Contains(string(said), "row 5") ||
+	if exitCode(err) != 3 || !strings.Contains(string(said), "blk.1.ffn_down.weight") ||
+		!strings.Contains(string(said), "row 5") ||
 		!strings.Contains(string(said), "column 77") {
 		t.Errorf("%v: %s", err, said)
 	}
