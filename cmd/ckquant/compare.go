@@ -112,7 +112,7 @@ func (p *program) comparePair(ctx context.Context, a, b string) (*quality.Report
 			return nil, err
 		}
 		defer models[i].Close()
-		if engines[i], err = engine.Open(models[i].Weights, p.engineOptions()); err != nil {
+		if engines[i], err = engine.Open(models[i].Weights, p.engineOptions(2)); err != nil {
 			return nil, err
 		}
 		defer engines[i].Close()

@@ -87,7 +87,7 @@ func (p *program) openEngine(path string) (*generate.Model, *engine.Engine, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := engine.Open(m.Weights, p.engineOptions())
+	e, err := engine.Open(m.Weights, p.engineOptions(1))
 	if err != nil {
 		m.Close()
 		return nil, nil, err

@@ -158,10 +158,10 @@ func (p *program) features() (isa.Features, error) {
 	return t.Use(f), err
 }
 
-// engineOptions is what engines are opened with.
-func (p *program) engineOptions() engine.Options {
+// engineOptions is what engines are opened with, so many of which are open at once.
+func (p *program) engineOptions(engines int) engine.Options {
 	c := &p.app.Common
-	return engine.Options{Tier: c.CPU, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
+	return engine.Options{Tier: c.CPU, Threads: c.Threads, MemLimit: c.MemLimit, Share: engines, Prove: c.Verbose}
 }
 
 // sourceBytes is what a plan reads.

@@ -205,7 +205,7 @@ func quantizable(t *gguf.Tensor) bool {
 // probe tries the classes that have not been tried yet, and keeps what it finds after each.
 func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, blocks quality.Text,
 	importance allocate.Importance, workers int) error {
-	base, err := engine.Open(m, p.engineOptions())
+	base, err := engine.Open(m, p.engineOptions(2))
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (p *program) probe(ctx context.Context, m *gguf.Model, data *measured, bloc
 // divergence is the mean KL divergence of a changed model from the base.
 func (p *program) divergence(ctx context.Context, base *engine.Engine, changed *gguf.Model, blocks quality.Text,
 	at func(int64)) (float64, error) {
-	e, err := engine.Open(changed, p.engineOptions())
+	e, err := engine.Open(changed, p.engineOptions(2))
 	if err != nil {
 		return 0, err
 	}

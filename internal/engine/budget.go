@@ -132,7 +132,10 @@ func (e *Engine) budget(matrix []bool) error {
 		return nil
 	}
 	if left, why, ok := e.Machine.Budget(); ok {
-		if err := e.fromMachine(matrix, left, must, why); err != nil {
+		if e.opt.Share > 1 {
+			why = fmt.Sprintf("%s, for %d models", why, e.opt.Share)
+		}
+		if err := e.fromMachine(matrix, left/e.share(), must, why); err != nil {
 			return err
 		}
 	}
@@ -222,6 +225,9 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 	if len(limits) == 0 {
 		return nil
 	}
+	for i := range limits {
+		limits[i].Left /= e.share()
+	}
 	left := slices.MinFunc(limits, func(a, b topo.Ulimit) int { return cmp.Compare(a.Left, b.Left) }).Left
 	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
 	const others = kv.SlabBytes + goBytes + 8*numa.HugePage
@@ -244,7 +250,7 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 
 // fromFlag lowers the limit to what the user grants, less the buffers of walks.
 func (e *Engine) fromFlag(matrix []bool, must int64) error {
-	l := e.opt.MemLimit
+	l := e.opt.MemLimit / e.share()
 	if l <= 0 {
 		return nil
 	}
@@ -259,14 +265,58 @@ func (e *Engine) fromFlag(matrix []bool, must int64) error {
 	}
 	e.mem.buffers = arena + parts
 	if l < e.mem.buffers+must {
-		return &MemoryError{fmt.Sprintf("--mem-limit %s: buffers of walks take %s, the KV cache at least %s; raise it to %s, use a shorter context or --kv q8_0", mib(l),
-			mib(e.mem.buffers), mib(must), mib(e.mem.buffers+must))}
+		return &MemoryError{fmt.Sprintf("--mem-limit %s: buffers of walks take %s, the KV cache at least %s; raise it to %s, use a shorter context or --kv q8_0",
+			mib(e.opt.MemLimit), mib(e.mem.buffers), mib(must), mib((e.mem.buffers+must)*e.share()))}
 	}
 	if n := l - e.mem.buffers; e.mem.limit == 0 || n <= e.mem.limit {
 		e.mem.limit, e.mem.why = n, fmt.Sprintf("--mem-limit %s, %s of it for buffers", mib(l), mib(e.mem.buffers))
 	}
 	return nil
 }
+
+// ubatch is the rows of the largest walk.
+func (e *Engine) ubatch() int {
+	if e.tapped > 0 {
+		return e.tapped
+	}
+	return e.opt.UBatch
+}
+
+// fitTap makes walks smaller until what the tap keeps fits. Panels have their memory for good; of what they leave the
+// cache keeps as much as taps get. Where not even the smallest walk fits it goes beyond the limit. A plan that cannot be made shows in the walk.
+func (e *Engine) fitTap() {
+	e.tapped = 0
+	if e.mem.limit == 0 || e.of != nil {
+		return
+	}
+	e.cache.SetLimit(e.cacheRoom())
+	if e.arena != nil { // what a tap kept is the cache's again
+		e.arena.Free()
+		e.arena = nil
+	}
+	if e.tap == nil {
+		return
+	}
+	room := (e.mem.limit - e.mem.kept) / 2
+	for rows := e.opt.UBatch; ; rows /= 2 {
+		e.tapped = rows
+		p, err := e.plan(plan.Many, rows, e.format)
+		if err != nil {
+			return
+		}
+		if more := int64(p.Arena) - e.mem.buffers; more <= room || rows <= 2*picksMin {
+			e.cache.SetLimit(e.cacheRoom() - min(max(more, 0), room))
+			break
+		}
+	}
+	if e.tapped < e.opt.UBatch {
+		e.note("walks of %d rows: the memory budget has no room for values kept of %d", e.tapped, e.opt.UBatch)
+	}
+}
+
+// share is by how many engines memory is divided. Panels are mapped long before they are touched, so that an engine does
+// not see what one beside it will take.
+func (e *Engine) share() int64 { return int64(max(e.opt.Share, 1)) }
 
 // partsBytes is what partial results of attention take in the longest context that the cache is sized for; see walk.Walker.
 func (e *Engine) partsBytes(matrix []bool) (int64, error) {
@@ -321,19 +371,25 @@ func (e *Engine) positionBytes() (int64, error) {
 	return kv.New(layers, nil, 0).BytesPerPosition(), err
 }
 
+// cacheRoom is what the cache may take: what panels leave; 0: nothing bounds it.
+func (e *Engine) cacheRoom() int64 {
+	if e.mem.limit == 0 {
+		return 0
+	}
+	room := max(e.mem.limit-e.mem.kept, 1)
+	if e.of != nil {
+		room = max(room/3, 1) // the engine needs as much, and there may be two variants with a cache of their own
+	}
+	return room
+}
+
 // makeCache lays the KV cache out.
 func (e *Engine) makeCache() error {
 	layers, err := e.layers()
 	if err != nil {
 		return err
 	}
-	limit := int64(0)
-	if e.mem.limit > 0 {
-		limit = max(e.mem.limit-e.mem.kept, 1)
-		if e.of != nil {
-			limit = max(limit/3, 1) // the engine needs as much, and there may be two variants with a cache of their own
-		}
-	}
+	limit := e.cacheRoom()
 	e.cache = kv.New(layers, func(n int) ([]byte, error) {
 		r, err := e.take("KV cache", n)
 		if err != nil {

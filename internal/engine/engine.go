@@ -39,6 +39,7 @@ type Options struct {
 	KVSet        bool   // KV was chosen; else F16
 	NoPack       bool   // no panels: weights are packed into scratch at every use
 	Panels       string // a file of panels to map; "": none. See FindPanels.
+	Share        int    // engines that are open at once and share what machine and MemLimit grant; 0: this one alone
 	MemLimit     int64  // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
 	Context      int    // positions that the cache must have room for; 0: what is left
 	Without      Ablation
@@ -83,6 +84,7 @@ type Engine struct {
 	watched   watched
 	follow    func(rows float64) // see Watch
 	tap       *Tap
+	tapped    int // rows of the largest walk while there is a tap; 0: as without
 	walked    int // rows of the present Forward that lie behind the present walk
 }
 
@@ -275,7 +277,7 @@ func (e *Engine) format(w graph.WeightID) *kernel.Format {
 
 // plan builds the plan of a class; picks bounds the rows of logits of prompts.
 func (e *Engine) plan(c plan.Class, picks int, format func(graph.WeightID) *kernel.Format) (*plan.Plan, error) {
-	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.opt.UBatch, 17)}[c]
+	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.ubatch(), 17)}[c]
 	m := plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)), Separate: e.opt.Without&Fuse != 0, Format: format}
 	if e.tap != nil {
 		m.Taps, m.Stop = e.tap.Values, e.tap.Stop
@@ -354,10 +356,12 @@ type Tap struct {
 	See func(b *walk.Batch, view func(graph.ValueID) walk.View) error
 }
 
-// SetTap lets t look at all walks from now on; nil ends that. Plans are made anew.
+// SetTap lets t look at all walks from now on; nil ends that. Plans are made anew. Where the memory budget is too small
+// for what t keeps of a walk of Options.UBatch rows, walks are smaller until the tap ends.
 func (e *Engine) SetTap(t *Tap) {
 	e.tap = t
 	clear(e.walkers)
+	e.fitTap()
 }
 
 // Explain prints the plan of a class.
@@ -423,7 +427,7 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(e.opt.UBatch, len(ids)-done)
+		n := min(e.ubatch(), len(ids)-done)
 		if want == All {
 			n = min(n, e.picks)
 		}

@@ -157,6 +157,9 @@ func (c *Cache) Layer(i int) Layer { return c.layers[i] }
 // UsedBytes is the size of all pages in use.
 func (c *Cache) UsedBytes() int64 { return c.used }
 
+// SetLimit bounds the bytes of pages from now on (0: no limit). Pages that are in use stay.
+func (c *Cache) SetLimit(bytes int64) { c.limit = bytes }
+
 // BytesPerPosition is what one more position costs, in bytes.
 func (c *Cache) BytesPerPosition() (n int64) {
 	for _, b := range c.LayerBytes() {

@@ -18,7 +18,6 @@ var storyItems = []Item{
 	{Line: 2, Context: "The dog was very", Choices: []string{"happy", "of"}},
 	{Line: 3, Context: "", Choices: []string{"Once upon a time", "Zebra quantum", "The end", "One day, a boy"}},
 	{Line: 4, Context: "Tom and Sam went to the park.\n", Choices: []string{"They played on the swings and had lots " +
-		"" +
 		"of fun together", "No"}, Answer: 1},
 	{Line: 5, Context: "The dog ran to the ", Choices: []string{"park", "tree and sat down"}},
 }
