@@ -248,6 +248,7 @@ func quantizers(wide bool) *gen {
 	v.constantsGrid()
 	v.grid(gridType{4, 3, 7})
 	v.grid(gridType{8, 2, 2})
+	v.ternaries()
 	v.code("\nfunc run%s(o Op, b *Block) {\nswitch o {", v.suffix())
 	for _, op := range v.ops {
 		v.code("case %s:\n%s(b)", op, lower(op)+v.suffix())

@@ -36,6 +36,10 @@ const (
 	// A level l stands for 2*l+1. They set Code, Moved, SumX to the sum of W*X*(2*l+1), SumW to that of W*(2*l+1)^2.
 	Grid4
 	Grid8
+	// Ternary32 and Ternary16 are searchSplitIQ1S and searchSplitIQ1M. They set Scale and the first row of Code to the
+	// first level's elements, those of the first two in the second byte, the shift in the third; all bits: no split.
+	Ternary32
+	Ternary16
 	Extremes // sets Low and High to the extent, Scale to the first element of the largest magnitude
 )
 
@@ -87,6 +91,10 @@ type Block struct {
 	Root        [32]Row          // of W
 	Code        [8][Lanes]uint32 // of each point in the grid
 	Moved       [8][Lanes]uint32 // for each point: not zero if it was not of the grid
+
+	// For Ternary: sums over the first 0, 1.. elements by value. Ternary32 has 33 of X, and of W from row 34 on;
+	// Ternary16 has 17 of X and then of W, over those of the first half alone, and from row 34 on the second half.
+	Sums [68]Row
 
 	Src unsafe.Pointer // for Transpose: N elements of each block, one block after another
 	Dst unsafe.Pointer // and where they go: X or W

@@ -69,6 +69,16 @@ func grid4AVX2(a *Block)
 //go:noescape
 func grid8AVX2(a *Block)
 
+// ternary32AVX2 finds the best split of 32 sorted elements, of two shifts.
+//
+//go:noescape
+func ternary32AVX2(a *Block)
+
+// ternary16AVX2 finds the best split of 16 sorted elements, of two shifts for each half.
+//
+//go:noescape
+func ternary16AVX2(a *Block)
+
 func runAVX2(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
@@ -97,6 +107,10 @@ func runAVX2(o Op, b *Block) {
 		grid4AVX2(b)
 	case Grid8:
 		grid8AVX2(b)
+	case Ternary32:
+		ternary32AVX2(b)
+	case Ternary16:
+		ternary16AVX2(b)
 	}
 }
 

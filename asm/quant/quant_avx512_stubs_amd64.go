@@ -69,6 +69,16 @@ func grid4AVX512(a *Block)
 //go:noescape
 func grid8AVX512(a *Block)
 
+// ternary32AVX512 finds the best split of 32 sorted elements, of two shifts.
+//
+//go:noescape
+func ternary32AVX512(a *Block)
+
+// ternary16AVX512 finds the best split of 16 sorted elements, of two shifts for each half.
+//
+//go:noescape
+func ternary16AVX512(a *Block)
+
 func runAVX512(o Op, b *Block) {
 	switch o {
 	case WeighPlain:
@@ -97,6 +107,10 @@ func runAVX512(o Op, b *Block) {
 		grid4AVX512(b)
 	case Grid8:
 		grid8AVX512(b)
+	case Ternary32:
+		ternary32AVX512(b)
+	case Ternary16:
+		ternary16AVX512(b)
 	}
 }
 

@@ -35,6 +35,7 @@ var encoders = [Types]func(e *Encoder, dst []byte, src, imatrix []float32){
 	IQ4_XS: (*Encoder).superIQ4, IQ4_NL: (*Encoder).plainIQ4,
 	IQ2_XXS: (*Encoder).grid, IQ2_XS: (*Encoder).grid, IQ2_S: (*Encoder).grid,
 	IQ3_XXS: (*Encoder).grid, IQ3_S: (*Encoder).grid,
+	IQ1_S: (*Encoder).ternary, IQ1_M: (*Encoder).ternary,
 	Q4_0: (*Encoder).legacy, Q4_1: (*Encoder).legacy, Q5_0: (*Encoder).legacy, Q5_1: (*Encoder).legacy,
 	Q8_0: (*Encoder).legacy, MXFP4: (*Encoder).fp4, NVFP4: (*Encoder).fp4,
 	F32: (*Encoder).copyF32, F16: (*Encoder).halves, BF16: (*Encoder).halves,
@@ -129,6 +130,7 @@ type encoderRoom struct {
 	storedLow  [16]float32
 	y          [16]affineBlock
 	grid       gridRoom
+	ternary    [2]blockIQ1
 }
 
 // chunkElems is the number of elements of a chunk.

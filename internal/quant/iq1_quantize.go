@@ -5,10 +5,9 @@ import (
 	"math"
 )
 
-// Quantizers of the IQ1 types. The sorted elements of a sub-block are split in three: the lowest get the level 0, the
-// highest 2, those between 1. All splits are compared, with the levels standing for -1, 0 and 1 plus a shift and
-// minus it. Then points that are not of the grid move to one near them. As in the IQ2 types a sub-block's scale is an
-// odd multiple, at most 15, of the super-block's.
+// Quantizers of the IQ1 types. The sorted elements of a sub-block are split in three: the lowest get the level 0, the highest 2, those
+// between 1. All splits are compared, with the levels standing for -1, 0 and 1 plus a shift and minus it. Then points that are not of the
+// grid move to one near them. As in the IQ2 types a sub-block's scale is an odd multiple, at most 15, of the super-block's.
 
 // shiftedValuesIQ1 are what the levels stand for with the shift added and subtracted.
 var shiftedValuesIQ1 = [2][8]float32{
@@ -16,8 +15,7 @@ var shiftedValuesIQ1 = [2][8]float32{
 	{-1.125, -0.125, 0.875},
 }
 
-// squareDifferencesIQ1 are the differences of the squares of neighbouring values: the lower one's minus the upper
-// one's.
+// squareDifferencesIQ1 are the differences of the squares of neighbouring values: the lower one's minus the upper one's.
 var squareDifferencesIQ1 = [2][2]float32{{0.75, -1.25}, {1.25, -0.75}}
 
 // ternaryBlock is a sub-block in the search: 32 elements of IQ1_S, 16 of IQ1_M.
@@ -42,9 +40,8 @@ func searchOrder(s *ternaryBlock, x []float32) {
 // ternarySplit is the best split so far: levels 0 up to low, 1 up to high, then 2, in the order of the values.
 type ternarySplit struct {
 	low, high int
-	// which shifts the points have; below 0 as long as there is no split: the weights are 0 or infinite
-	shift    int
-	d, score float32 // the scale, and by how much it lowers the error
+	shift     int     // which shifts the points have; below 0 as long as there is no split: the weights are 0 or infinite
+	d, score  float32 // the scale, and by how much it lowers the error
 }
 
 // consider takes the split if it is better than the best one. xq and qq are its sums of w*x*q and w*q*q.
@@ -55,13 +52,18 @@ func (b *ternarySplit) consider(low, high, shift int, xq, qq float32) {
 	}
 }
 
-// searchSplitIQ1S finds the best split of 32 elements, all points shifted alike: 0 for plus, 1 for minus.
-func searchSplitIQ1S(s *ternaryBlock, x, w []float32) ternarySplit {
-	var sumX, sumW [33]float32 // of the first elements
+// searchOrderSums are the sums of w*x and w over the first elements by value.
+func searchOrderSums(s *ternaryBlock, x, w []float32) (sumX, sumW [33]float32) {
 	for j, i := range s.order[:32] {
 		sumX[j+1] = sumX[j] + float32(w[i]*x[i])
 		sumW[j+1] = sumW[j] + w[i]
 	}
+	return sumX, sumW
+}
+
+// searchSplitIQ1S finds the best split of 32 elements, all points shifted alike: 0 for plus, 1 for minus.
+func searchSplitIQ1S(s *ternaryBlock, x, w []float32) ternarySplit {
+	sumX, sumW := searchOrderSums(s, x, w)
 	best := ternarySplit{shift: -1, score: -math.MaxFloat32}
 	for low := range sumX {
 		for high := low; high < len(sumX); high++ {
@@ -81,8 +83,8 @@ func searchSplitIQ1S(s *ternaryBlock, x, w []float32) ternarySplit {
 // halfSums are the sums of w*x and w over the first elements by value, those of one half of the sub-block alone.
 type halfSums struct{ x, w [17]float32 }
 
-// searchHalf gives the sums of w*x*q and w*q*q of a split. All points are counted as the highest value first. Those
-// below high, and again those below low, are one less: the square changes by the differences.
+// searchHalf gives the sums of w*x*q and w*q*q of a split. All points are counted as the highest value first. Those below high, and again
+// those below low, are one less: the square changes by the differences.
 func searchHalf(h *halfSums, low, high, shift int) (xq, qq float32) {
 	top, diff := shiftedValuesIQ1[shift][2], &squareDifferencesIQ1[shift]
 	xq = float32(h.x[16]*top) - (h.x[low] + h.x[high])
@@ -90,10 +92,8 @@ func searchHalf(h *halfSums, low, high, shift int) (xq, qq float32) {
 	return xq, qq
 }
 
-// searchSplitIQ1M finds the best split of 16 elements, two points that are shifted each by itself: bit 1 of the shift
-// is set where the shift is subtracted from the first, bit 0 for the second.
-func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
-	var halves [2]halfSums
+// searchHalfSums are those of both halves.
+func searchHalfSums(s *ternaryBlock, x, w []float32) (halves [2]halfSums) {
 	for j, i := range s.order[:16] {
 		for h := range halves {
 			sums := &halves[h]
@@ -103,6 +103,13 @@ func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
 		own.x[j+1] += float32(w[i] * x[i])
 		own.w[j+1] += w[i]
 	}
+	return halves
+}
+
+// searchSplitIQ1M finds the best split of 16 elements, two points that are shifted each by itself: bit 1 of the shift
+// is set where the shift is subtracted from the first, bit 0 for the second.
+func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
+	halves := searchHalfSums(s, x, w)
 	best := ternarySplit{shift: -1, score: -math.MaxFloat32}
 	for low := range 17 {
 		for high := low; high < 17; high++ {
@@ -120,8 +127,8 @@ func searchSplitIQ1M(s *ternaryBlock, x, w []float32) ternarySplit {
 	return best
 }
 
-// searchTernary finds the levels of a split and the points near them, and returns the scale. A negative one turns
-// levels and shifts round. s.minus is that of the split.
+// searchTernary finds the levels of a split and the points near them, and returns the scale. A negative one turns levels and shifts round.
+// s.minus is that of the split.
 func searchTernary(s *ternaryBlock, g *lattice, x, w []float32, split *ternarySplit) float32 {
 	for j, i := range s.order[:len(x)] {
 		s.levels[i] = 0
@@ -155,8 +162,7 @@ func searchTernary(s *ternaryBlock, g *lattice, x, w []float32, split *ternarySp
 	if moved {
 		var xq, qq float32
 		for k := range len(x) / 8 {
-			xq, qq = searchAddSums(xq, qq, x[8*k:], w[8*k:], g.levels[8*s.points[k]:][:8],
-				&shiftedValuesIQ1[s.minus[k]], 1)
+			xq, qq = searchAddSums(xq, qq, x[8*k:], w[8*k:], g.levels[8*s.points[k]:][:8], &shiftedValuesIQ1[s.minus[k]], 1)
 		}
 		if xq > 0 && qq > 0 {
 			d = xq / qq
@@ -183,89 +189,103 @@ func largest(x []float32) (top float32) {
 	return top
 }
 
-// quantizeIQ1_S needs weights. The scale of the super-block is 9/8 of what the largest scale asks for, as in ggml.
-func quantizeIQ1_S(dst []byte, src, weights []float32) {
-	g := latticeIQ1()
-	var s ternaryBlock
-	var w [32]float32
-	var scales [8]float32
-	var minus, codes [8]byte
-	for len(src) >= 256 {
-		b := (*[50]byte)(dst)
-		clear(b[:])
-		variance := float32(float32(2*squares(src[:256])) / 256)
-		for i := range scales {
-			x := src[32*i:][:32]
-			scales[i], minus[i] = 0, 0
-			weightsIQ(w[:], x, after(weights, 32*i), variance, 0)
-			if largest(x) < 1e-12 {
-				continue
-			}
-			searchOrder(&s, x)
-			split := searchSplitIQ1S(&s, x, w[:])
-			if split.shift < 0 {
-				scales[i] = unheldOrZero(largest(x))
-				continue
-			}
-			for k := range s.minus {
-				s.minus[k] = byte(split.shift)
-			}
-			scales[i] = searchTernary(&s, g, x, w[:], &split)
-			minus[i] = s.minus[0]
-			var h uint16
-			for k, p := range s.points {
-				b[2+4*i+k] = byte(p)
-				h |= uint16(p>>8) << (3 * k)
-			}
-			binary.LittleEndian.PutUint16(b[34+2*i:], h)
-		}
-		if d := searchOdd(codes[:], scales[:], 7); d != 0 {
-			putF16(b[:], d*1.125)
-			for i, c := range codes {
-				b[35+2*i] |= c<<4 | minus[i]<<7
-			}
-		}
-		dst, src, weights = dst[50:], src[256:], after(weights, 256)
-	}
-}
-
-// blockIQ1M is a super-block of IQ1_M in the search.
-type blockIQ1M struct {
+// blockIQ1 is a super-block of IQ1_S or IQ1_M in the search.
+type blockIQ1 struct {
 	w      [256]float32
+	subs   [16]ternaryBlock
+	splits [16]ternarySplit
+	none   [16]bool // nothing to search
 	scales [16]float32
 	codes  [16]byte
 	minus  [32]byte // of each point
 	points [32]int
 }
 
-// searchIQ1M finds points and scales of the sub-blocks.
-func searchIQ1M(y *blockIQ1M, g *lattice, x *[256]float32, weights []float32) {
-	var s ternaryBlock
+// searchOpenIQ1 readies the sub-blocks, of size elements, for the search for splits. One of smaller magnitudes than
+// least is taken as zero.
+func searchOpenIQ1(y *blockIQ1, x *[256]float32, weights []float32, size int, least float32) {
+	variance := float32(float32(2*squares(x[:])) / 256)
+	weightsIQ(y.w[:], x[:], weights, variance, 0)
+	for i := range 256 / size {
+		sub := x[size*i:][:size]
+		y.none[i] = largest(sub) < least
+		searchOrder(&y.subs[i], sub)
+	}
+}
+
+// searchCloseIQ1 finds points and scales by the splits.
+func searchCloseIQ1(y *blockIQ1, g *lattice, x *[256]float32, size int) {
 	clear(y.scales[:])
 	clear(y.minus[:])
 	clear(y.points[:])
-	variance := float32(float32(2*squares(x[:])) / 256)
-	weightsIQ(y.w[:], x[:], weights, variance, 0)
-	for i := range y.scales {
-		sub, w := x[16*i:][:16], y.w[16*i:][:16]
-		if largest(sub) < 1e-7 {
+	points := size / 8
+	for i := range 256 / size {
+		s, split, sub := &y.subs[i], &y.splits[i], x[size*i:][:size]
+		switch {
+		case y.none[i]:
 			continue
-		}
-		searchOrder(&s, sub)
-		split := searchSplitIQ1M(&s, sub, w)
-		if split.shift < 0 {
+		case split.shift < 0:
 			y.scales[i] = unheldOrZero(largest(sub))
 			continue
+		case size == 32:
+			m := byte(split.shift)
+			s.minus = [4]byte{m, m, m, m}
+		default:
+			s.minus = [4]byte{byte(split.shift >> 1), byte(split.shift & 1)}
 		}
-		s.minus = [4]byte{byte(split.shift >> 1), byte(split.shift & 1)}
-		y.scales[i] = searchTernary(&s, g, sub, w, &split)
-		copy(y.minus[2*i:], s.minus[:2])
-		copy(y.points[2*i:], s.points[:2])
+		y.scales[i] = searchTernary(s, g, sub, y.w[size*i:][:size], split)
+		copy(y.minus[points*i:], s.minus[:points])
+		copy(y.points[points*i:], s.points[:points])
+	}
+}
+
+// quantizeIQ1_S needs weights.
+func quantizeIQ1_S(dst []byte, src, weights []float32) {
+	g := latticeIQ1()
+	var y blockIQ1
+	for len(src) >= 256 {
+		x := (*[256]float32)(src)
+		searchOpenIQ1(&y, x, weights, 32, leastIQ1S)
+		for i := range 8 {
+			if !y.none[i] {
+				y.splits[i] = searchSplitIQ1S(&y.subs[i], x[32*i:][:32], y.w[32*i:][:32])
+			}
+		}
+		storeIQ1S((*[50]byte)(dst), &y, g, x)
+		dst, src, weights = dst[50:], src[256:], after(weights, 256)
+	}
+}
+
+// Sub-blocks of smaller magnitudes are taken as zero.
+const (
+	leastIQ1S = 1e-12
+	leastIQ1M = 1e-7
+)
+
+// storeIQ1S ends the search and writes the super-block. Its scale is 9/8 of what the largest scale asks for, as in
+// ggml.
+func storeIQ1S(b *[50]byte, y *blockIQ1, g *lattice, x *[256]float32) {
+	searchCloseIQ1(y, g, x, 32)
+	clear(b[:])
+	d := searchOdd(y.codes[:8], y.scales[:8], 7)
+	if d != 0 {
+		putF16(b[:], d*1.125)
+	}
+	for i, c := range y.codes[:8] {
+		var h uint16
+		for k, p := range y.points[4*i:][:4] {
+			b[2+4*i+k] = byte(p)
+			h |= uint16(p>>8) << (3 * k)
+		}
+		if d != 0 {
+			h |= uint16(c)<<12 | uint16(y.minus[4*i])<<15
+		}
+		binary.LittleEndian.PutUint16(b[34+2*i:], h)
 	}
 }
 
 // searchScaleIQ1M is the scale of the super-block that is best for the codes of all, d if there is none.
-func searchScaleIQ1M(y *blockIQ1M, g *lattice, x *[256]float32, d float32) float32 {
+func searchScaleIQ1M(y *blockIQ1, g *lattice, x *[256]float32, d float32) float32 {
 	var xq, qq float32
 	for k, p := range y.points {
 		n := float32(2*y.codes[k/2] + 1)
@@ -277,32 +297,44 @@ func searchScaleIQ1M(y *blockIQ1M, g *lattice, x *[256]float32, d float32) float
 	return d
 }
 
-// quantizeIQ1_M stores 1.1125 times the best scale of the super-block, as ggml does.
 func quantizeIQ1_M(dst []byte, src, weights []float32) {
 	g := latticeIQ1()
-	var y blockIQ1M
+	var y blockIQ1
 	for len(src) >= 256 {
-		b, x := (*[56]byte)(dst), (*[256]float32)(src)
-		searchIQ1M(&y, g, x, weights)
-		clear(b[:])
-		qh, sc := b[32:48], b[48:56]
-		for k, p := range y.points {
-			b[k] = byte(p)
-			qh[k/2] |= byte(p>>8) << (k % 2 * 4)
-		}
-		if d := searchOdd(y.codes[:], y.scales[:], 7); d != 0 {
-			for k, m := range y.minus {
-				qh[k/2] |= m << (k%2*4 + 3)
-			}
-			var f [2]byte
-			putF16(f[:], searchScaleIQ1M(&y, g, x, d)*1.1125)
-			d16 := binary.LittleEndian.Uint16(f[:])
-			for i := range 4 {
-				c := y.codes[4*i:][:4]
-				v := uint16(c[0]) | uint16(c[1])<<3 | uint16(c[2])<<6 | uint16(c[3])<<9
-				binary.LittleEndian.PutUint16(sc[2*i:], v|d16>>(4*i)<<12)
+		x := (*[256]float32)(src)
+		searchOpenIQ1(&y, x, weights, 16, leastIQ1M)
+		for i := range 16 {
+			if !y.none[i] {
+				y.splits[i] = searchSplitIQ1M(&y.subs[i], x[16*i:][:16], y.w[16*i:][:16])
 			}
 		}
+		storeIQ1M((*[56]byte)(dst), &y, g, x)
 		dst, src, weights = dst[56:], src[256:], after(weights, 256)
+	}
+}
+
+// storeIQ1M ends the search and writes the super-block. It stores 1.1125 times the best scale, as ggml does.
+func storeIQ1M(b *[56]byte, y *blockIQ1, g *lattice, x *[256]float32) {
+	searchCloseIQ1(y, g, x, 16)
+	clear(b[:])
+	qh, sc := b[32:48], b[48:56]
+	for k, p := range y.points {
+		b[k] = byte(p)
+		qh[k/2] |= byte(p>>8) << (k % 2 * 4)
+	}
+	d := searchOdd(y.codes[:], y.scales[:], 7)
+	if d == 0 {
+		return
+	}
+	for k, m := range y.minus {
+		qh[k/2] |= m << (k%2*4 + 3)
+	}
+	var f [2]byte
+	putF16(f[:], searchScaleIQ1M(y, g, x, d)*1.1125)
+	d16 := binary.LittleEndian.Uint16(f[:])
+	for i := range 4 {
+		c := y.codes[4*i:][:4]
+		v := uint16(c[0]) | uint16(c[1])<<3 | uint16(c[2])<<6 | uint16(c[3])<<9
+		binary.LittleEndian.PutUint16(sc[2*i:], v|d16>>(4*i)<<12)
 	}
 }
