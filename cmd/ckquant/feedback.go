@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"ck/internal/cli"
 	"ck/internal/convert"
@@ -28,7 +29,9 @@ func (c *calibration) close() {
 
 // prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come from the
 // matrix of --imatrix if it has them, else from the text of -f.
-func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *importances) (*calibration, error) {
+func (p *program) prepareFeedback(
+	ctx context.Context, m *gguf.Model, tensors []convert.Tensor, x *importances,
+) (*calibration, error) {
 	o := &p.planned
 	var names []string
 	kept := map[string]bool{}
@@ -62,7 +65,7 @@ func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *im
 				"--covariance")
 		}
 		var err error
-		if cal, err = p.calibrate(m, names, columns); err != nil {
+		if cal, err = p.calibrate(ctx, m, names, columns); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +94,9 @@ func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *im
 }
 
 // calibrate opens the model for the text.
-func (p *program) calibrate(m *gguf.Model, names []string, columns map[string]int) (*calibration, error) {
+func (p *program) calibrate(
+	ctx context.Context, m *gguf.Model, names []string, columns map[string]int,
+) (*calibration, error) {
 	o := &p.planned
 	text, err := p.app.ReadText(o.file)
 	if err != nil {
@@ -112,5 +117,21 @@ func (p *program) calibrate(m *gguf.Model, names []string, columns map[string]in
 		Told: func(group, of int) {
 			p.app.Info("pass %d of %d over the text, for the covariances of some matrices", group, of)
 		}}
+	if err := p.sayTime(ctx, c.from); err != nil {
+		c.close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// sayTime says how long covariances take, where a user would wonder.
+func (p *program) sayTime(ctx context.Context, c *imatrix.Covariances) error {
+	const wonder = 10 * time.Second
+	t, err := c.Estimate(ctx)
+	if err != nil || t < wonder {
+		return err
+	}
+	p.app.Note("covariances of %d matrices take about %v beside the walks; --calibration-blocks takes less of the text",
+		len(c.Names), t.Round(time.Second))
+	return nil
 }

@@ -100,7 +100,7 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 	o := &p.quantize
 	text := ""
 	if o.method == "feedback" {
-		cal, err := p.prepareFeedback(m, tensors, x)
+		cal, err := p.prepareFeedback(c.Context(), m, tensors, x)
 		if err != nil {
 			return err
 		}
