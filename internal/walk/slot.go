@@ -38,7 +38,8 @@ import (
 type Slot struct {
 	Rows, Cols int
 	Format     *kernel.Format
-	Row        func(r int) []byte // the file form of a row
+	Row        func(r int) []byte // the file form of a row; not used if Stored is there
+	Stored     Stored             // where the rows lie compressed; nil: they are mapped
 
 	mem   []byte          // panels; nil where there is no room for them: every use packs into scratch
 	state []atomic.Uint32 // per panel
@@ -73,6 +74,7 @@ type reader struct {
 	began   time.Time     // of the present panels, if they are not all packed
 	touched bool          // the rows of the part are mapped
 	sum     byte          // of what was read to map or to fetch them
+	rows    unpacked      // rows of a slot whose rows lie compressed
 	stop    *atomic.Bool  // nobody wants the rest any more
 }
 
@@ -130,9 +132,13 @@ func PanelsRoom(rows, cols int, f *kernel.Format) int {
 }
 
 // pack writes panel p to dst.
-func (s *Slot) pack(dst []byte, p int) {
+func (s *Slot) pack(u *reader, dst []byte, p int) {
 	r0 := p * s.Format.PanelRows
-	s.Format.Pack(dst, s.Cols, min(s.Format.PanelRows, s.Rows-r0), func(r int) []byte { return s.Row(r0 + r) })
+	row := func(r int) []byte { return s.Row(r0 + r) }
+	if s.Stored != nil {
+		row = func(r int) []byte { return u.rows.row(s, r0+r) }
+	}
+	s.Format.Pack(dst, s.Cols, min(s.Format.PanelRows, s.Rows-r0), row)
 }
 
 // scratch is the size of the scratch that read needs.
@@ -157,7 +163,7 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
 	if q == p && u.credit > 0 {
-		for q < end && !(q > p && u.stopped()) && s.keep(q) {
+		for q < end && !(q > p && u.stopped()) && s.keep(u, q) {
 			q++
 		}
 		now := time.Now()
@@ -171,7 +177,7 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 		if s.state[q].Load() == filed && !u.touched {
 			s.touch(u, q, p1)
 		}
-		s.pack(scratch[(q-p)*s.pb:(q-p+1)*s.pb], q)
+		s.pack(u, scratch[(q-p)*s.pb:(q-p+1)*s.pb], q)
 		s.state[q].CompareAndSwap(filed, used)
 	}
 	return q, scratch[:(q-p)*s.pb]
@@ -217,6 +223,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // 64 rows side by side; page faults there would stop all of them, and prefetching skips what is not mapped.
 func (s *Slot) touch(u *reader, p, p1 int) {
 	u.touched = true
+	if s.Stored != nil {
+		return // unpacking reads the file from begin to end
+	}
 	step := max(1, faultAround/s.Format.Type.RowBytes(s.Cols))
 	for r := p * s.Format.PanelRows; r < min(p1*s.Format.PanelRows, s.Rows) && !u.stopped(); r += step {
 		b := s.Row(r)
@@ -228,13 +237,13 @@ func (s *Slot) touch(u *reader, p, p1 int) {
 
 // keep packs panel p to stay, if there is room, it was used before and nobody else packs it. A fault while reading the file (a file
 // truncated under its mapping) leaves the panel unpacked.
-func (s *Slot) keep(p int) bool {
+func (s *Slot) keep(u *reader, p int) bool {
 	if s.mem == nil || !s.state[p].CompareAndSwap(used, busy) {
 		return false
 	}
 	done := uint32(used)
 	defer func() { s.state[p].Store(done) }()
-	s.pack(s.mem[p*s.pb:(p+1)*s.pb], p)
+	s.pack(u, s.mem[p*s.pb:(p+1)*s.pb], p)
 	done = packed
 	return true
 }
@@ -292,6 +301,6 @@ func (s *Slot) Pack(w, workers int, stop *atomic.Bool) {
 			s.touch(&u, p, hi)
 		}
 		s.state[p].CompareAndSwap(filed, used)
-		s.keep(p)
+		s.keep(&u, p)
 	}
 }

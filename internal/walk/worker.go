@@ -46,7 +46,12 @@ func (w *Worker) init(x *Walker, need, panel int) {
 	w.Lo, w.Hi = make([]int32, max(plan.TileRows, p.MaxRows)), make([]int32, max(plan.TileRows, p.MaxRows))
 	w.panels = make([]byte, panel+64)
 	w.panels = w.panels[-uintptr(unsafe.Pointer(&w.panels[0]))&63:][:panel:panel]
-	w.row = func(r int) []byte { return w.slot.Row(w.row0 + r) }
+	w.row = func(r int) []byte {
+		if w.slot.Stored != nil {
+			return w.reader.rows.row(w.slot, w.row0+r)
+		}
+		return w.slot.Row(w.row0 + r)
+	}
 }
 
 // Batch is the rows of the walk. Graph is the graph, Cache the keys and values, Kernels the kernels of the tier.

@@ -1,0 +1,79 @@
+package walk
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+)
+
+// chunks is rows in chunks, as if they were compressed.
+type chunks struct {
+	row    func(r int) []byte
+	of     int // rows of a chunk
+	rows   int
+	broken int // the chunk that begins there is damaged
+}
+
+var errDamaged = errors.New("damaged")
+
+func (c *chunks) Whole(from, to int) (int, int) {
+	return from / c.of * c.of, min(c.rows, (to+c.of-1)/c.of*c.of)
+}
+
+func (c *chunks) Unpack(dst []byte, from, to int) {
+	for r := from; r < to; r++ {
+		if r == c.broken {
+			panic(errDamaged)
+		}
+		dst = dst[copy(dst, c.row(r)):]
+	}
+}
+
+// Panels of rows that lie compressed are those of the rows, for chunks that divide the group and such that do not.
+func TestStoredSlot(t *testing.T) {
+	for _, of := range []int{1, 16, 48, 64, 200} {
+		s, want := testSlot(t, 64*5-3, 256, true)
+		s.Stored, s.Row = &chunks{s.Row, of, s.Rows, -1}, nil
+		scratch := make([]byte, s.scratch())
+		var u reader
+		for s.Packing() {
+			u.walk()
+			u.credit = time.Hour
+			if err := readShare(s, &u, 0, s.panels(), scratch, want); err != nil {
+				t.Fatalf("chunks of %d rows: %v", of, err)
+			}
+		}
+		if !bytes.Equal(s.mem, want) {
+			t.Errorf("chunks of %d rows: the kept panels are not those of the rows", of)
+		}
+		other, panels := testSlot(t, 64*5-3, 256, true)
+		other.Stored, other.Row = &chunks{other.Row, of, other.Rows, -1}, nil
+		if other.Pack(0, 1, nil); !bytes.Equal(other.mem, panels) {
+			t.Errorf("chunks of %d rows: packed at once the panels are not those of the rows", of)
+		}
+	}
+}
+
+// Damage ends a use with a panic, each time anew, and leaves the panel unpacked.
+func TestStoredDamage(t *testing.T) {
+	s, _ := testSlot(t, 200, 256, true)
+	s.Stored, s.Row = &chunks{s.Row, 64, s.Rows, 64}, nil
+	scratch := make([]byte, s.scratch())
+	var u reader
+	for range 2 {
+		func() {
+			defer func() {
+				if r := recover(); r != errDamaged { //nolint:errorlint // the value that was thrown
+					t.Errorf("recovered %v, expected the damage", r)
+				}
+			}()
+			for p := range s.panels() {
+				s.read(&u, p, p+1, scratch)
+			}
+		}()
+	}
+	if s.PackedBytes() != 0 {
+		t.Error("a panel was packed at its first use")
+	}
+}
