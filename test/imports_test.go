@@ -37,10 +37,11 @@ var mayImport = map[string][]string{
 	"internal/template/builtin": {"internal/template/pystr", "internal/template/value"},
 	"internal/template":         {"internal/template/builtin", "internal/template/syntax", "internal/template/value"},
 	// files of models
-	"internal/gguf":        {"internal/mapfile", "internal/quant"},
+	"internal/entropycode": {"internal/quant"},
+	"internal/gguf":        {"internal/entropycode", "internal/mapfile", "internal/quant"},
 	"internal/safetensors": {"internal/mapfile", "internal/quant"},
 	"internal/synth":       {"internal/gguf", "internal/quant"},
-	"internal/convert":     {"internal/aside", "internal/gguf", "internal/hf", "internal/humanize", "internal/isa", "internal/quant", "internal/tokenizer"},
+	"internal/convert":     {"internal/aside", "internal/entropycode", "internal/gguf", "internal/hf", "internal/humanize", "internal/isa", "internal/quant", "internal/tokenizer"},
 	"internal/linalg":      {"asm/mat", "internal/isa"},
 	// machine
 	"internal/topo": {"internal/isa"}, "internal/numa": {},
@@ -55,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/plan":   {"internal/graph", "internal/kernel"},
 	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},
 	"internal/step":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/walk"},
-	"internal/engine": {"internal/arch", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
+	"internal/engine": {"internal/arch", "internal/entropycode", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
 	"internal/measure":          {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},

@@ -25,6 +25,7 @@ func (p *program) convertCommand() {
 		[]string{"auto", "f32", "f16", "bf16", "q8_0"}, "type of the matrices")
 	p.out.flags(c)
 	p.out.splitFlag(c)
+	p.out.compressFlag(c)
 }
 
 // runConvert is ckquant convert.
@@ -45,7 +46,8 @@ func (p *program) runConvert(c *cobra.Command, args []string) error {
 	for i, t := range m.Tensors {
 		tensors[i] = convert.Tensor{From: t, Type: types[i]}
 	}
-	return p.plan(c, m, kv, tensors, convert.Output{Path: args[1], PartBytes: p.out.partBytes},
+	return p.plan(c, m, kv, tensors,
+		convert.Output{Path: args[1], PartBytes: p.out.partBytes, Compress: p.out.compress},
 		convert.Fact{Name: "--type", Value: p.convert.typ})
 }
 
@@ -69,6 +71,12 @@ func (p *program) convertTypes(m *gguf.Model) ([]quant.Type, *gguf.Metadata, err
 // plan lays out and writes.
 func (p *program) plan(c *cobra.Command, m *gguf.Model, kv *gguf.Metadata, tensors []convert.Tensor,
 	out convert.Output, more ...convert.Fact) error {
+	if out.Compress {
+		if out.PartBytes > 0 || out.As {
+			return cli.Usage("--compress: writes one file; leave out --split-max-size and --keep-split")
+		}
+		more = append(more, convert.Fact{Name: "--compress", Value: "yes"})
+	}
 	plan, err := convert.NewPlan(m, kv, tensors, out)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"ck/internal/distance"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/gguf"
 	"ck/internal/imatrix"
 	"ck/internal/isa"
 	"ck/internal/kv"
@@ -85,6 +86,7 @@ func classify(err error) int {
 	var (
 		input   *convert.InputError
 		value   *convert.ValueError
+		damage  *gguf.DamageError
 		again   *convert.RequantizeError
 		rule    *convert.RuleError
 		needs   *convert.ImportanceError
@@ -114,7 +116,7 @@ func classify(err error) int {
 		errors.As(err, &full), errors.As(err, &memory),
 		errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &input), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape),
+	case errors.As(err, &input), errors.As(err, &damage), errors.As(err, &value), errors.As(err, &again), errors.As(err, &shape),
 		errors.As(err, &opened), errors.As(err, &model),
 		errors.As(err, &file), errors.As(err, &size), errors.As(err, &zero), errors.As(err, &text),
 		errors.As(err, &inputs):

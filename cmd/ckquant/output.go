@@ -23,6 +23,7 @@ type outputOptions struct {
 	force, resume, dryRun bool
 	partBytes             int64
 	noTokenizer           bool
+	compress              bool
 }
 
 func (o *outputOptions) flags(c *cobra.Command) {
@@ -37,6 +38,10 @@ func (o *outputOptions) splitFlag(c *cobra.Command) {
 		"a folder without a tokenizer is no error; ckrun then takes ids alone")
 	cli.NewGroup(c.Flags(), "Output").Size(&o.partBytes, "split-max-size", "", 0, "SIZE",
 		"write parts of at most SIZE, OUT-00001-of-00002.gguf and so on")
+}
+
+func (o *outputOptions) compressFlag(c *cobra.Command) {
+	cli.NewGroup(c.Flags(), "Output").Bool(&o.compress, "compress", "", "store matrices compressed, without loss; only ckrun and ckquant read such files")
 }
 
 // words are IN and OUT, and up to more words behind them.
@@ -168,7 +173,7 @@ func (p *program) engineOptions(engines int) engine.Options {
 func sourceBytes(plan *convert.Plan) (n int64) {
 	for _, part := range plan.Parts {
 		for _, t := range part.Tensors {
-			n += int64(len(t.From.Data))
+			n += t.From.Bytes()
 		}
 	}
 	return n
@@ -202,6 +207,10 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 		all.Tensors, all.Weights, all.Bytes = all.Tensors+s.Tensors, all.Weights+s.Weights, all.Bytes+s.Bytes
 	}
 	all.Bits = float64(8*all.Bytes) / float64(max(1, all.Weights))
+	stored, err := storedRows(plan, res)
+	if err != nil {
+		return err
+	}
 	c := &p.app.Common
 	if c.JSONL {
 		return cli.PrintLines(p.app, "ck.quant.type/1", rows)
@@ -228,13 +237,17 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 			Files    []file      `json:"files"`
 			Types    []typeRow   `json:"types"`
 			Tensors  []tensorRow `json:"tensors"`
+			Stored   []storedRow `json:"stored,omitempty"`
 			Warnings []string    `json:"warnings"`
-		}{"ck.quant.output/1", res != nil, plan.Size(), all.Bits, files, rows, tensors, p.app.Warnings()})
+		}{"ck.quant.output/1", res != nil, plan.Size(), all.Bits, files, rows, tensors, stored, p.app.Warnings()})
 	}
 	if p.out.dryRun {
 		for _, t := range tensors {
 			p.app.Info("%s %v %s → %s: %d bytes", t.Name, t.Shape, t.From, t.Type, t.Bytes)
 		}
+	}
+	if plan.Compress && res == nil {
+		p.app.Note("compressed, the file takes at most what is shown")
 	}
 	t := plaintext.Table{Head: []string{"type", "tensors", "bytes", "bits/weight"}, Right: []bool{false, true, true,
 		true}}
@@ -245,5 +258,8 @@ func (p *program) printPlan(plan *convert.Plan, res *convert.Result) error {
 	for _, f := range files {
 		t.Rows = append(t.Rows, []string{filepath.Base(f.Path), "", fmt.Sprint(f.Bytes), ""})
 	}
-	return cli.OutError(t.Write(p.app.Out, c.Plain))
+	if err := t.Write(p.app.Out, c.Plain); err != nil || len(stored) == 0 {
+		return cli.OutError(err)
+	}
+	return p.printStored(stored)
 }

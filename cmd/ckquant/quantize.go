@@ -55,6 +55,7 @@ func (p *program) quantizeCommand() {
 	p.planned.flags(c)
 	p.out.flags(c)
 	p.out.splitFlag(c)
+	p.out.compressFlag(c)
 	cli.NewGroup(c.Flags(), "Output").Bool(&o.keepSplit, "keep-split", "", "write the parts that IN has")
 }
 
@@ -112,7 +113,8 @@ func (p *program) runQuantize(c *cobra.Command, args []string) error {
 	kv := choice.Metadata(m.KV)
 	x.keys(kv)
 	return p.plan(c, m, kv, tensors,
-		convert.Output{Path: args[1], PartBytes: p.out.partBytes, As: o.keepSplit && len(m.Files()) > 1},
+		convert.Output{Path: args[1], PartBytes: p.out.partBytes, Compress: p.out.compress,
+			As: o.keepSplit && len(m.Files()) > 1},
 		convert.Fact{Name: "the recipe", Value: choice.Recipe.Name}, convert.Fact{Name: "--tensor-type",
 			Value: list(o.types)},
 		convert.Fact{Name: "--output-type", Value: o.output}, convert.Fact{Name: "--embed-type", Value: o.embed},

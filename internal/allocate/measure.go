@@ -87,9 +87,10 @@ func measure(t *gguf.Tensor, types []quant.Type, encoders []*quant.Encoder, impo
 		usable[i] = cols%typ.BlockElems() == 0 && (importance != nil || !typ.NeedsImatrix())
 	}
 	var codes [256]int64
+	rowsOf := t.Reader()
 	for k := range n {
 		row := int(int64(k) * int64(rows) / int64(n))
-		quant.Decode(t.Type, x, t.Row(row))
+		quant.Decode(t.Type, x, rowsOf.Row(row))
 		w := importance
 		if w != nil && len(t.Shape) > 2 {
 			w = w[row/t.Shape[1]*cols:][:cols]

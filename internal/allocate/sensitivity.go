@@ -139,13 +139,13 @@ func quantized(ctx context.Context, m *gguf.Model, t *gguf.Tensor, typ quant.Typ
 	var wg sync.WaitGroup
 	for n := range workers {
 		wg.Go(func() {
-			x, e := make([]float32, cols), quant.NewEncoder(typ, f)
+			x, e, rowsOf := make([]float32, cols), quant.NewEncoder(typ, f), t.Reader()
 			errs[n] = m.Guard(func() error {
 				for r := n; r < rows; r += workers {
 					if ctx.Err() != nil {
 						return context.Cause(ctx)
 					}
-					quant.Decode(t.Type, x, t.Row(r))
+					quant.Decode(t.Type, x, rowsOf.Row(r))
 					row := w
 					if w != nil && len(t.Shape) > 2 {
 						row = w[r/t.Shape[1]*cols:][:cols]

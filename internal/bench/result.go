@@ -149,8 +149,8 @@ func FactsOf(m *generate.Model) (Facts, error) {
 			n *= int64(d)
 		}
 		f.Params += n
-		f.Size += int64(len(t.Data))
-		bytes[t.Type] += int64(len(t.Data))
+		f.Size += t.Bytes()
+		bytes[t.Type] += t.Bytes()
 	}
 	arch, _, err := m.Weights.KV.String("general.architecture")
 	if err != nil {

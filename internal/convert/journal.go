@@ -18,7 +18,7 @@ import (
 // that a crash cut short is no line.
 type journal struct {
 	f    *os.File
-	done map[int]uint32 // checksums of finished tensors, by their number over all parts
+	done map[int]journalTensor // finished tensors, by their number over all parts
 }
 
 // journalHead is the first line.
@@ -33,6 +33,7 @@ type journalTensor struct {
 	Tensor int    `json:"tensor"`
 	Name   string `json:"name"`
 	CRC    uint32 `json:"crc32c"`
+	Bytes  int64  `json:"bytes,omitempty"` // of a compressed output: what the tensor takes
 }
 
 const journalSchema = "ck.convert.journal/1"
@@ -89,7 +90,7 @@ func (p *Plan) openJournal(resume, force bool) (*journal, error) {
 	if err != nil {
 		return nil, &OutputError{err}
 	}
-	j := &journal{f: f, done: map[int]uint32{}}
+	j := &journal{f: f, done: map[int]journalTensor{}}
 	if !aside.Lock(f) {
 		f.Close()
 		return nil, &BusyError{path}
@@ -149,7 +150,7 @@ func (p *Plan) readJournal(j *journal) error {
 			names[t.Tensor] != t.Name {
 			break // what follows a torn line was never synced
 		}
-		j.done[t.Tensor] = t.CRC
+		j.done[t.Tensor] = t
 	}
 	if err := j.f.Truncate(end); err != nil {
 		return err

@@ -10,6 +10,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,6 +51,12 @@ type Plan struct {
 	Model *gguf.Model
 	Parts []Part
 	Facts []Fact // a run that goes on must find the same
+
+	// Compress is whether tensors are stored compressed. What they take is known when they are written: until then sizes are the most it
+	// can be.
+	Compress bool
+
+	kv *gguf.Metadata // of the first part
 }
 
 // Output says where the tensors go. At most one of PartBytes, PartTensors and As is given; without any there is one
@@ -60,6 +67,7 @@ type Output struct {
 	PartTensors int    // parts of at most so many tensors
 	As          bool   // in the parts of the source
 	Alone       bool   // the first part has no tensors
+	Compress    bool   // store matrices compressed, in one file
 }
 
 // NewPlan lays out tensors of m, with metadata kv, in their order.
@@ -75,7 +83,10 @@ func NewPlan(m *gguf.Model, kv *gguf.Metadata, tensors []Tensor, out Output) (*P
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Model: m}
+	if out.Compress && out.split() {
+		return nil, errors.New("a compressed output has one part")
+	}
+	p := &Plan{Model: m, Compress: out.Compress, kv: kv}
 	for i, group := range groups {
 		path, own := out.Path, kv
 		if out.split() {
@@ -87,7 +98,7 @@ func NewPlan(m *gguf.Model, kv *gguf.Metadata, tensors []Tensor, out Output) (*P
 			own.Set("split.count", uint16(len(groups)))
 			own.Set("split.tensors.count", int32(len(tensors)))
 		}
-		h, err := gguf.NewHeader(own, infos(group))
+		h, err := gguf.NewHeader(own, infos(group, out.Compress))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -134,11 +145,15 @@ func (e *ImportanceError) Error() string {
 		"type", e.Tensor, e.Type)
 }
 
-// infos is what headers say of tensors.
-func infos(tensors []Tensor) []gguf.TensorInfo {
+// infos is what headers say of tensors. Of compressed ones it is the most that they can take.
+func infos(tensors []Tensor, compress bool) []gguf.TensorInfo {
 	var list []gguf.TensorInfo
 	for _, t := range tensors {
-		list = append(list, gguf.TensorInfo{Name: t.From.Name, Type: t.Type, Shape: t.From.Shape})
+		info := gguf.TensorInfo{Name: t.From.Name, Type: t.Type, Shape: t.From.Shape}
+		if c, ok := gguf.ChunksOf(t.Type, t.From.Shape); ok && compress {
+			info.Stored = c.MaxStored(t.Type, t.From.Cols())
+		}
+		list = append(list, info)
 	}
 	return list
 }

@@ -2,18 +2,11 @@ package convert
 
 import "ck/internal/gguf"
 
-// rows is the bytes of rows of a tensor, in GGUF's order: as they lie in the file where they have it,
-// else gathered or computed.
+// rows is the bytes of rows of a tensor, in GGUF's order: as they lie in the file where they have it, else gathered,
+// computed or unpacked.
 func (w *worker) rows(t *gguf.Tensor, row, rows int) []byte {
-	n := t.Type.RowBytes(t.Cols())
-	if t.Interleave == 0 && t.Make == nil {
-		return t.Data[row*n : (row+rows)*n]
+	if w.of != t {
+		w.of, w.from = t, t.Reader()
 	}
-	if cap(w.src) < rows*n {
-		w.src = make([]byte, rows*n)
-	}
-	for r := range rows {
-		t.ReadRow(w.src[r*n:(r+1)*n], row+r)
-	}
-	return w.src[:rows*n]
+	return w.from.Rows(row, rows)
 }

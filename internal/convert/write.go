@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ck/internal/aside"
+	"ck/internal/entropycode"
+	"ck/internal/gguf"
 	"ck/internal/isa"
 	"ck/internal/quant"
 )
@@ -104,6 +106,8 @@ type run struct {
 	mu   sync.Mutex
 	next int // tensor of the next chunk
 	row  int // its first row
+	at   layout
+	turn *sync.Cond // of mu: at has moved, or the run has ended
 
 	finished chan *progress // to the keeper
 	failed   atomic.Pointer[error]
@@ -123,6 +127,9 @@ type progress struct {
 	left   atomic.Int64 // chunks to come
 	coder  coder
 	skip   bool // an earlier run has finished it
+
+	stored *stored // nil: as it is
+	bytes  int64   // of a compressed output: what it takes
 }
 
 // Write makes the output. If it fails, or ctx ends, what is finished stays beside the final names for a run with
@@ -137,6 +144,7 @@ func (p *Plan) Write(ctx context.Context, opts Options) (*Result, error) {
 		return nil, err
 	}
 	r := &run{plan: p, opts: opts}
+	r.turn = sync.NewCond(&r.mu)
 	var err error
 	if r.journal, err = p.openJournal(opts.Resume, opts.Force); err != nil {
 		return nil, err
@@ -190,10 +198,11 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	if err := r.openParts(); err != nil {
 		return nil, err
 	}
-	res := &Result{Bytes: r.plan.Size()}
+	res := &Result{}
 	if err := r.takeOver(ctx, res); err != nil {
 		return nil, err
 	}
+	defer context.AfterFunc(ctx, r.wake)()
 	r.finished = make(chan *progress, len(r.tensors))
 	keeper := make(chan error, 1)
 	go func() { keeper <- r.keep() }()
@@ -210,6 +219,12 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	if ctx.Err() != nil {
 		return res, context.Cause(ctx)
 	}
+	if r.plan.Compress {
+		if err := r.finish(); err != nil {
+			return res, err
+		}
+	}
+	res.Bytes = r.plan.Size()
 	return res, r.publish()
 }
 
@@ -228,7 +243,9 @@ func (r *run) openParts() error {
 			return &OutputError{err}
 		}
 		r.files = append(r.files, f)
-		if err := f.Truncate(part.Header.Size); err != nil {
+		if r.plan.Compress {
+			r.at.end = int64(len(part.Header.Bytes))
+		} else if err := f.Truncate(part.Header.Size); err != nil {
 			return writeError(err)
 		}
 		if _, err := f.WriteAt(part.Header.Bytes, 0); err != nil {
@@ -237,6 +254,9 @@ func (r *run) openParts() error {
 		for j := range part.Tensors {
 			t := &progress{Tensor: &part.Tensors[j], number: number, file: f, offset: part.Header.Offsets[j],
 				pad: part.Header.Padding(j)}
+			if r.plan.Compress {
+				t.stored = storedOf(t.Type, t.From.Shape)
+			}
 			t.rows = t.chunkRows()
 			chunks := 0
 			for row := 0; row < t.From.Rows(); row += t.at(row) {
@@ -264,7 +284,11 @@ func (r *run) named(part *Part, number int) bool {
 
 // chunkRows is the rows of a chunk but for the last one of a matrix.
 func (t *progress) chunkRows() int {
-	return min(t.rowsPerMatrix(), max(1, chunkElems/t.From.Cols()))
+	rows := max(1, chunkElems/t.From.Cols())
+	if t.stored != nil {
+		rows = max(t.stored.Rows, rows/t.stored.Rows*t.stored.Rows)
+	}
+	return min(t.rowsPerMatrix(), rows)
 }
 
 // at is the rows of the chunk that begins at row: a chunk lies within a matrix.
@@ -285,13 +309,14 @@ func (t *progress) crc() uint32 {
 	for _, c := range t.crcs {
 		b = binary.LittleEndian.AppendUint32(b, c)
 	}
-	return crc32.Checksum(b, castagnoli)
+	return crc32.Checksum(b, gguf.Castagnoli)
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // takeOver checks what an earlier run's journal says is there.
 func (r *run) takeOver(ctx context.Context, res *Result) error {
+	if r.plan.Compress {
+		return r.takeCompressed(ctx, res)
+	}
 	if len(r.journal.done) == 0 {
 		return nil
 	}
@@ -307,10 +332,10 @@ func (r *run) takeOver(ctx context.Context, res *Result) error {
 			t.skip = false
 			continue
 		}
-		if t.crc() == r.journal.done[t.number] {
+		if t.crc() == r.journal.done[t.number].CRC {
 			t.skip = true
 			res.Resumed++
-			r.done.Add(int64(len(t.From.Data)))
+			r.done.Add(t.From.Bytes())
 		} else {
 			res.Again++
 		}
@@ -335,6 +360,7 @@ func (r *run) workers(ctx context.Context, f func(ctx context.Context, w *worker
 				err := r.plan.Model.Guard(func() error { return f(ctx, w, t, row, rows) })
 				if err != nil {
 					r.failed.CompareAndSwap(nil, &err)
+					r.wake()
 				}
 			}
 		})
@@ -371,7 +397,7 @@ func (r *run) verify(_ context.Context, w *worker, t *progress, row, rows int) e
 	if _, err := t.file.ReadAt(b, t.offset+int64(row)*int64(n)); err != nil {
 		return err
 	}
-	t.crcs[t.chunk(row)] = crc32.Checksum(b, castagnoli)
+	t.crcs[t.chunk(row)] = crc32.Checksum(b, gguf.Castagnoli)
 	return nil
 }
 
@@ -394,28 +420,47 @@ func (r *run) convert(ctx context.Context, w *worker, t *progress, row, rows int
 	if err != nil {
 		return err
 	}
-	t.crcs[t.chunk(row)] = crc32.Checksum(dst, castagnoli)
+	t.crcs[t.chunk(row)] = crc32.Checksum(dst, gguf.Castagnoli)
 	computed := time.Now()
-	last := row+rows == t.From.Rows()
-	at := t.offset + int64(row)*int64(t.Type.RowBytes(t.From.Cols()))
-	if _, err := t.file.WriteAt(dst, at); err != nil {
-		return writeError(err)
-	}
-	if last && t.pad > 0 {
-		if _, err := t.file.WriteAt(make([]byte, t.pad), at+int64(len(dst))); err != nil {
-			return writeError(err)
-		}
+	if err := r.put(ctx, w, t, dst, row, rows); err != nil {
+		return err
 	}
 	r.read.Add(int64(read.Sub(start)))
 	r.compute.Add(int64(computed.Sub(read)))
 	r.write.Add(int64(time.Since(computed)))
-	r.done.Add(int64(len(t.From.Data)) / int64(t.From.Rows()) * int64(rows))
+	r.done.Add(int64(len(src)))
 	if t.left.Add(-1) == 0 {
+		if err := t.writeIndex(); err != nil {
+			return err
+		}
 		t.coder.c = nil
 		r.finished <- t
 	}
 	if r.opts.Progress != nil {
 		r.opts.Progress(r.progress())
+	}
+	return nil
+}
+
+// put writes a chunk to its place.
+func (r *run) put(ctx context.Context, w *worker, t *progress, dst []byte, row, rows int) error {
+	at, pad := t.offset+int64(row)*int64(t.Type.RowBytes(t.From.Cols())), int64(0)
+	if r.plan.Compress {
+		dst = t.code(w, dst, row, rows)
+		var ok bool
+		if at, ok = r.place(ctx, t, row, rows, len(dst)); !ok {
+			return r.ended(ctx)
+		}
+	} else if row+rows == t.From.Rows() {
+		pad = t.pad
+	}
+	if _, err := t.file.WriteAt(dst, at); err != nil {
+		return writeError(err)
+	}
+	if pad > 0 {
+		if _, err := t.file.WriteAt(make([]byte, pad), at+int64(len(dst))); err != nil {
+			return writeError(err)
+		}
 	}
 	return nil
 }
@@ -432,7 +477,7 @@ func (r *run) progress() Progress {
 	p := Progress{Done: r.done.Load(), Reading: time.Duration(r.read.Load()),
 		Computing: time.Duration(r.compute.Load()), Writing: time.Duration(r.write.Load())}
 	for _, t := range r.tensors {
-		p.Total += int64(len(t.From.Data))
+		p.Total += t.From.Bytes()
 	}
 	return p
 }
@@ -474,7 +519,15 @@ func (r *run) record(batch []*progress) error {
 			}
 			synced[t.file] = true
 		}
-		lines = append(lines, journalTensor{t.number, t.From.Name, t.crc()})
+		line := journalTensor{t.number, t.From.Name, t.crc(), t.bytes}
+		if r.plan.Compress {
+			crc, err := t.checksum(t.bytes)
+			if err != nil {
+				return err
+			}
+			line.CRC = crc
+		}
+		lines = append(lines, line)
 	}
 	return writeError(r.journal.append(lines...))
 }
@@ -510,8 +563,13 @@ func (r *run) publish() error {
 type worker struct {
 	features isa.Features
 	encoders map[quant.Type]*quant.Encoder
-	src, dst []byte
+	dst      []byte
 	floats   []float32
+
+	of    *gguf.Tensor // whose rows reader reads
+	from  *gguf.Reader
+	coder entropycode.Coder // of compressed outputs
+	coded []byte
 }
 
 // encoder is the worker's encoder to a type.

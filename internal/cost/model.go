@@ -154,16 +154,7 @@ func (x fileSource) Vector(name string) ([]float32, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %s: is missing", name)
 	}
-	n := t.Rows() * t.Cols()
-	if n > 1<<22 {
-		return nil, fmt.Errorf("tensor %s: has %d elements, a vector has at most %d", name, n, 1<<22)
-	}
-	v := make([]float32, n)
-	err := x.f.Guard(func() error {
-		quant.Decode(t.Type, v, t.Data)
-		return nil
-	})
-	return v, err
+	return x.f.Decode(t, 1<<22)
 }
 
 func rowsOf(shape []int) int {

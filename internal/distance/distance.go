@@ -92,6 +92,7 @@ func ofTensor(ctx context.Context, a, b *gguf.Model, p [2]*gguf.Tensor, workers 
 	for range max(1, min(workers, len(chunks))) {
 		wg.Go(func() {
 			x, y := make([]float32, each*cols), make([]float32, each*cols)
+			xRows, yRows := p[0].Reader(), p[1].Reader()
 			err := a.Guard(func() error {
 				return b.Guard(func() error {
 					for {
@@ -107,8 +108,8 @@ func ofTensor(ctx context.Context, a, b *gguf.Model, p [2]*gguf.Tensor, workers 
 							return context.Cause(ctx)
 						}
 						from, to := i*each, min((i+1)*each, rows)
-						decode(x, p[0], from, to)
-						decode(y, p[1], from, to)
+						decode(x, p[0], xRows, from, to)
+						decode(y, p[1], yRows, from, to)
 						chunks[i] = compare(x[:(to-from)*cols], y[:(to-from)*cols])
 					}
 				})
@@ -132,10 +133,10 @@ func ofTensor(ctx context.Context, a, b *gguf.Model, p [2]*gguf.Tensor, workers 
 }
 
 // decode is rows of a tensor, in GGUF's order.
-func decode(dst []float32, t *gguf.Tensor, from, to int) {
+func decode(dst []float32, t *gguf.Tensor, rows *gguf.Reader, from, to int) {
 	cols := t.Cols()
 	for r := from; r < to; r++ {
-		quant.Decode(t.Type, dst[(r-from)*cols:(r-from+1)*cols], t.Row(r))
+		quant.Decode(t.Type, dst[(r-from)*cols:(r-from+1)*cols], rows.Row(r))
 	}
 }
 

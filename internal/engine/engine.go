@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"ck/internal/arch"
+	"ck/internal/entropycode"
 	"ck/internal/gguf"
 	"ck/internal/graph"
 	"ck/internal/isa"
@@ -75,10 +76,11 @@ type Engine struct {
 	regions   []*numa.Region
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
-	keep      []bool              // of each weight: there is room for its panels
-	picks     int                 // rows of logits of a walk of Forward
-	panels    []byte              // of the region for panels: what is not given to a slot yet
-	mapped    []*panelfile.Matrix // of each weight: its panels, if they are mapped; nil: they are not
+	keep      []bool                  // of each weight: there is room for its panels
+	picks     int                     // rows of logits of a walk of Forward
+	panels    []byte                  // of the region for panels: what is not given to a slot yet
+	mapped    []*panelfile.Matrix     // of each weight: its panels, if they are mapped; nil: they are not
+	coders    pool[entropycode.Coder] // of compressed weights
 	batch     walk.Batch
 	hook      walk.Hook
 	watched   watched
@@ -510,6 +512,9 @@ func (e *Engine) Hold() (release func()) {
 
 // fault names the file behind a memory fault.
 func (e *Engine) fault(err error) error {
+	if d := (*gguf.DamageError)(nil); errors.As(err, &d) {
+		return &ModelError{e.model.Path, d}
+	}
 	var f *team.Fault
 	var d *walk.DamagedPanel
 	switch {

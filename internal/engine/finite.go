@@ -148,12 +148,12 @@ func (e *Engine) scan(ctx context.Context, t *gguf.Tensor) error {
 	for i := range n {
 		wg.Go(func() {
 			errs[i] = e.model.Guard(func() error { // faults are the goroutine's own
-				row := make([]float32, t.Cols())
+				row, rows := make([]float32, t.Cols()), t.Reader()
 				for r := i * t.Rows() / n; r < (i+1)*t.Rows()/n; r++ {
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					quant.Decode(t.Type, row, t.Row(r))
+					quant.Decode(t.Type, row, rows.Row(r))
 					if j := notFinite(row); j >= 0 {
 						return e.badElement(t, r, j, row[j])
 					}

@@ -68,11 +68,21 @@ func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 		mem = e.panels[:n:n]
 		e.panels = e.panels[walk.PanelsRoom(w.Rows, w.Cols, f):]
 	}
-	e.weights.Slots[i] = walk.NewSlot(w.Rows, w.Cols, f, t.Row, mem)
+	s := walk.NewSlot(w.Rows, w.Cols, f, t.Row, mem)
+	switch {
+	case t.Stored != nil:
+		s.Stored = stored{t.Stored, &e.coders}
+	case t.Make != nil:
+		s.Stored = made{t}
+	}
+	e.weights.Slots[i] = s
 }
 
 // rowDecoder decodes single rows of a matrix: embeddings.
 func rowDecoder(t *gguf.Tensor) func(int, []float32) {
+	if t.Stored != nil || t.Make != nil {
+		return storedRows(t)
+	}
 	return func(r int, dst []float32) { quant.Decode(t.Type, dst, t.Row(r)) }
 }
 

@@ -126,15 +126,18 @@ func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
 	return crc32.Checksum(sums, castagnoli), errors.Join(errs...)
 }
 
-// dataSum is the checksum of a tensor's data, or of its rows where these are computed.
+// dataSum is the checksum of a tensor's data, of its rows where these are computed, of its chunks' checksums where it is
+// compressed.
 func dataSum(t *gguf.Tensor) (sum uint32) {
-	if t.Make == nil {
+	switch {
+	case t.Stored != nil:
+		return t.Stored.Sum()
+	case t.Make == nil:
 		return crc32.Checksum(t.Data, castagnoli)
 	}
-	row := make([]byte, t.Type.RowBytes(t.Cols()))
+	rows := t.Reader()
 	for r := range t.Rows() {
-		t.ReadRow(row, r)
-		sum = crc32.Update(sum, castagnoli, row)
+		sum = crc32.Update(sum, castagnoli, rows.Row(r))
 	}
 	return sum
 }
@@ -169,6 +172,10 @@ func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 	for _, x := range list {
 		t := m.Tensor(x.Name)
 		fmt.Fprintf(h, "%q %v %v %d %d\n", t.Name, t.Type, t.Shape, t.Interleave, len(t.Data))
+		if t.Stored != nil {
+			fmt.Fprintln(h, t.Stored.Sum())
+			continue
+		}
 		for _, at := range []int{len(t.Data) / 4, len(t.Data) / 4 * 3} {
 			if err := samplePart(h, t, files, at); err != nil {
 				return src, err

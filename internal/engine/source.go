@@ -30,19 +30,10 @@ func (s source) Vector(name string) ([]float32, error) {
 	if t == nil {
 		return nil, fmt.Errorf("tensor %s: is missing", name)
 	}
-	n := t.Rows() * t.Cols()
-	if n > vectorElems {
-		return nil, fmt.Errorf("tensor %s: has %d elements, a vector has at most %d", name, n, vectorElems)
-	}
 	if !decodable(t.Type) {
 		return nil, fmt.Errorf("tensor %s: type %s cannot be decoded", name, t.Type)
 	}
-	v := make([]float32, n)
-	err := s.m.Guard(func() error {
-		quant.Decode(t.Type, v, t.Data)
-		return nil
-	})
-	return v, err
+	return s.m.Decode(t, vectorElems)
 }
 
 // decodable reports whether weights of the type can be used.

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"ck/internal/gguf"
@@ -142,7 +143,8 @@ func ofTensor(ctx context.Context, m *gguf.Model, t *gguf.Tensor, workers int) (
 	}
 	parts := partsOf(t.Type)
 	size := t.Type.BlockBytes()
-	blocks := len(t.Data) / size
+	blocks := int(t.Bytes()) / size
+	rowBlocks := blocks / t.Rows()
 	total := make([][]int64, len(parts))
 	for i, p := range parts {
 		total[i] = make([]int64, 1<<p.bits)
@@ -150,26 +152,27 @@ func ofTensor(ctx context.Context, m *gguf.Model, t *gguf.Tensor, workers int) (
 	var mu sync.Mutex
 	var failed error
 	var wg sync.WaitGroup
-	workers = max(1, min(workers, len(t.Data)/chunkBytes))
+	workers = max(1, min(workers, int(t.Bytes())/chunkBytes, t.Rows()))
 	for n := range workers {
 		wg.Go(func() {
 			counts := make([][]int64, len(parts))
 			for i := range parts {
 				counts[i] = make([]int64, len(total[i]))
 			}
-			from, to := blocks*n/workers, blocks*(n+1)/workers
+			rows := t.Reader()
+			from, to := t.Rows()*n/workers, t.Rows()*(n+1)/workers
 			err := m.Guard(func() error {
 				for from < to {
 					if ctx.Err() != nil {
 						return context.Cause(ctx)
 					}
-					next := min(to, from+chunkBytes/size)
-					for ; from < next; from++ {
-						b := t.Data[from*size : (from+1)*size]
+					next := min(to, from+max(1, chunkBytes/(rowBlocks*size)))
+					for b := range slices.Chunk(rows.Rows(from, next-from), size) {
 						for i := range parts {
 							parts[i].take(counts[i], b)
 						}
 					}
+					from = next
 				}
 				return nil
 			})

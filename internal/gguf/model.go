@@ -33,12 +33,14 @@ type Tensor struct {
 	Shape []int  // as ggml's ne: Shape[0] is the row length; 1 to 4 dimensions, none of them 0
 	Data  []byte // the rows one after another, mapped: valid until the model is closed, never to be written
 
+	Stored *Stored // where the rows lie compressed; then Data is nil, and a Reader has them
+
 	// Interleave is the number of heads whose rows are stored in halves, as Hugging Face does for rotary embeddings of
 	// llama; 0 where the rows are in GGUF's order. See Row.
 	Interleave int
 
 	// Make, if not nil, computes a row of Type from Data, which has rows of another form that GGUF does not know: r counts
-	// them as they lie in the file. Row and ReadRow call it.
+	// them as they lie in the file. Compute calls it.
 	Make func(dst []byte, r int)
 
 	File   int   // index into Model.Files, -1 if Data was computed
@@ -63,7 +65,7 @@ func (m *Model) Add(t *Tensor) error {
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if t.Make == nil && size != uint64(len(t.Data)) {
+	if t.Stored == nil && t.Make == nil && size != uint64(len(t.Data)) {
 		return fmt.Errorf("tensor %q: %v of %v has %d bytes, not %d", t.Name, t.Shape, t.Type, size, len(t.Data))
 	}
 	if m.byName[t.Name] != nil {
@@ -120,8 +122,9 @@ func (m *Model) FileAt(addr uintptr) (path string, ok bool) {
 }
 
 // Guard runs fn, which reads tensors on the calling goroutine. A page of a mapped file that cannot be read ends fn with an error that
-// names the file; see mapfile.File.Guard.
+// names the file; see mapfile.File.Guard. So do damaged rows of a compressed tensor, with a *DamageError.
 func (m *Model) Guard(fn func() error) error {
+	fn = guardDamage(fn)
 	for _, f := range m.files {
 		inner := fn
 		fn = func() error { return f.Guard(inner) }
@@ -155,29 +158,26 @@ func (t *Tensor) Rows() int {
 // With Interleave = H the file has H heads of D rows each in Hugging Face's order, which pairs i and i+D/2: row h*D + 2*i + b is
 // the file's row h*D + b*D/2 + i (convert_hf_to_gguf.py, LlamaModel.permute).
 //
-// The bytes are those of the file, or a new slice where rows are computed (see Make).
+// Rows that are computed or unpacked (Make, Stored) are made anew at each call: who reads many takes a Reader.
 func (t *Tensor) Row(r int) []byte {
-	n := t.Type.RowBytes(t.Shape[0])
-	if t.Make != nil {
-		b := make([]byte, n)
-		t.ReadRow(b, r)
-		return b
+	if t.Stored != nil || t.Make != nil {
+		return t.Reader().Row(r)
 	}
-	r = t.stored(r)
+	n := t.Type.RowBytes(t.Shape[0])
+	r = t.inFile(r)
 	return t.Data[r*n : (r+1)*n : (r+1)*n]
 }
 
-// ReadRow writes the bytes of Row(r) to dst.
-func (t *Tensor) ReadRow(dst []byte, r int) {
-	if t.Make != nil {
-		t.Make(dst, t.stored(r))
-		return
+// Compute writes the rows [from, to) of a tensor with Make to dst.
+func (t *Tensor) Compute(dst []byte, from, to int) {
+	n := t.Type.RowBytes(t.Shape[0])
+	for r := from; r < to; r++ {
+		t.Make(dst[(r-from)*n:][:n:n], t.inFile(r))
 	}
-	copy(dst, t.Row(r))
 }
 
-// stored is the number in the file of row r.
-func (t *Tensor) stored(r int) int {
+// inFile is the number in the file of row r.
+func (t *Tensor) inFile(r int) int {
 	if t.Interleave > 0 {
 		d := t.Rows() / t.Interleave
 		j := r % d
@@ -185,6 +185,9 @@ func (t *Tensor) stored(r int) int {
 	}
 	return r
 }
+
+// Bytes is the size of all rows, as they are before they are compressed.
+func (t *Tensor) Bytes() int64 { return int64(t.Rows()) * int64(t.Type.RowBytes(t.Cols())) }
 
 // tensorBytes is the size of a tensor. Shapes that no tensor can have are errors, sizes beyond 2^63 among them.
 func tensorBytes(typ quant.Type, shape []int) (uint64, error) {

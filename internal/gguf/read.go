@@ -145,6 +145,9 @@ func (m *Model) parse(path string, file int, data []byte) (kv *Metadata, align i
 	if c.err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", path, c.err)
 	}
+	if err := unfoldStored(kv, tensors); err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
 	for _, t := range tensors {
 		t.File = file
 		if err := m.Add(t); err != nil {

@@ -13,6 +13,8 @@ type TensorInfo struct {
 	Name  string
 	Type  quant.Type
 	Shape []int // as Tensor.Shape
+
+	Stored int64 // bytes of its compressed form; 0: it is not compressed
 }
 
 // Header is a GGUF file, version 3, but for the data of its tensors: the bytes before them, and where each one's data goes. The data
@@ -22,7 +24,12 @@ type Header struct {
 	Offsets []int64 // of the data of each tensor in the file
 	Sizes   []int64 // of the data of each tensor, in bytes
 	Size    int64   // of the whole file, in bytes
+
+	align int
 }
+
+// Align is the place of a tensor's data that follows on what ends at the offset end of the file.
+func (h *Header) Align(end int64) int64 { return end + int64(padding(uint64(end), h.align)) }
 
 // NewHeader lays out a file of metadata and tensors, whose data lies in their order. The alignment is that of general.alignment in kv
 // (uint32, a power of two), else 32. Names may have 63 bytes, which is what llama.cpp reads.
@@ -31,11 +38,14 @@ func NewHeader(kv *Metadata, tensors []TensorInfo) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
+	if kv, tensors, err = storedAs(kv, tensors); err != nil {
+		return nil, err
+	}
 	b, err := appendMetadata(nil, kv, len(tensors))
 	if err != nil {
 		return nil, err
 	}
-	h := &Header{}
+	h := &Header{align: align}
 	le := binary.LittleEndian
 	offset := uint64(0)
 	names := map[string]bool{}

@@ -19,7 +19,7 @@ func TestRoundTrip(t *testing.T) {
 	values := []any{uint8(200), int8(-3), uint16(60000), int16(-5), uint32(1 << 31), int32(-7), float32(0.1), true, "a\x00\xff", uint64(math.MaxUint64),
 		int64(math.MinInt64), math.Pi, []uint8{1, 2}, []int8{-1}, []uint16{3}, []int16{-3}, []uint32{4, 5}, []int32{-6}, []float32{1.5, -2},
 		[]bool{true, false, true}, []string{"", "x", "ü"}, []uint64{7}, []int64{-8}, []float64{9.25}, []string{}, []int32{}, ""}
-	tensors := []TensorInfo{{"a", quant.F32, []int{3}}, {"b.weight", quant.Q4_0, []int{64, 5}}, {"c", quant.F16, []int{7, 1, 3, 2}}, {"d", quant.Q6_K, []int{256, 2}}, {"e", quant.I8, []int{1}}}
+	tensors := []TensorInfo{{Name: "a", Type: quant.F32, Shape: []int{3}}, {Name: "b.weight", Type: quant.Q4_0, Shape: []int{64, 5}}, {Name: "c", Type: quant.F16, Shape: []int{7, 1, 3, 2}}, {Name: "d", Type: quant.Q6_K, Shape: []int{256, 2}}, {Name: "e", Type: quant.I8, Shape: []int{1}}}
 	for _, align := range []int{0, 1, 64, 4096} {
 		kv := &Metadata{}
 		if align > 0 {
@@ -112,7 +112,7 @@ func TestRewriteIsIdentical(t *testing.T) {
 		defer m.Close()
 		var infos []TensorInfo
 		for _, x := range m.Tensors {
-			infos = append(infos, TensorInfo{x.Name, x.Type, x.Shape})
+			infos = append(infos, TensorInfo{Name: x.Name, Type: x.Type, Shape: x.Shape})
 		}
 		var file bytes.Buffer
 		w, err := NewWriter(&file, m.KV, infos)
@@ -135,19 +135,19 @@ func TestRewriteIsIdentical(t *testing.T) {
 }
 
 func TestWriterRefuses(t *testing.T) {
-	ok := TensorInfo{"a", quant.F32, []int{3}}
+	ok := TensorInfo{Name: "a", Type: quant.F32, Shape: []int{3}}
 	for want, infos := range map[string][]TensorInfo{
 		"two of that name":  {ok, ok},
-		"64 bytes":          {{strings.Repeat("n", 64), quant.F32, []int{3}}},
-		"0 bytes":           {{"", quant.F32, []int{3}}},
-		"no multiple":       {{"a", quant.Q4_0, []int{33}}},
-		"removed":           {{"a", quant.Type(4), []int{32}}},
-		"5 dimensions":      {{"a", quant.F32, []int{1, 1, 1, 1, 1}}},
-		"0 dimensions":      {{"a", quant.F32, nil}},
-		"dimension 1 is 0":  {{"a", quant.F32, []int{1, 0}}},
-		"2^63 elements":     {{"a", quant.F32, []int{1 << 62, 2}}},
-		"2^63 bytes":        {{"a", quant.F32, []int{1 << 62}}},
-		"more than 2^62 by": {{"a", quant.I8, []int{1 << 62}}, {"b", quant.I8, []int{1 << 62}}},
+		"64 bytes":          {{Name: strings.Repeat("n", 64), Type: quant.F32, Shape: []int{3}}},
+		"0 bytes":           {{Name: "", Type: quant.F32, Shape: []int{3}}},
+		"no multiple":       {{Name: "a", Type: quant.Q4_0, Shape: []int{33}}},
+		"removed":           {{Name: "a", Type: quant.Type(4), Shape: []int{32}}},
+		"5 dimensions":      {{Name: "a", Type: quant.F32, Shape: []int{1, 1, 1, 1, 1}}},
+		"0 dimensions":      {{Name: "a", Type: quant.F32, Shape: nil}},
+		"dimension 1 is 0":  {{Name: "a", Type: quant.F32, Shape: []int{1, 0}}},
+		"2^63 elements":     {{Name: "a", Type: quant.F32, Shape: []int{1 << 62, 2}}},
+		"2^63 bytes":        {{Name: "a", Type: quant.F32, Shape: []int{1 << 62}}},
+		"more than 2^62 by": {{Name: "a", Type: quant.I8, Shape: []int{1 << 62}}, {Name: "b", Type: quant.I8, Shape: []int{1 << 62}}},
 	} {
 		if _, err := NewWriter(&bytes.Buffer{}, &Metadata{}, infos); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, expected %q in it", infos, err, want)
