@@ -135,7 +135,7 @@ func (e *Engine) budget(matrix []bool) error {
 		if e.opt.Share > 1 {
 			why = fmt.Sprintf("%s, for %d models", why, e.opt.Share)
 		}
-		if err := e.fromMachine(matrix, left/e.share(), must, why); err != nil {
+		if err := e.fromMachine(matrix, left/e.share()-e.unpackBytes(), must, why); err != nil {
 			return err
 		}
 	}
@@ -259,6 +259,7 @@ func (e *Engine) fromFlag(matrix []bool, must int64) error {
 	if err != nil {
 		return err
 	}
+	parts += e.unpackBytes()
 	arena, err := e.buffers(matrix, e.picks, func(arena int64) bool { return arena+parts > min(l/4, l-must) })
 	if err != nil {
 		return err
@@ -317,6 +318,34 @@ func (e *Engine) fitTap() {
 // share is by how many engines memory is divided. Panels are mapped long before they are touched, so that an engine does
 // not see what one beside it will take.
 func (e *Engine) share() int64 { return int64(max(e.opt.Share, 1)) }
+
+// unpackBytes is what workers take to unpack compressed weights: rows that kernels go through side by side, and a chunk's planes.
+func (e *Engine) unpackBytes() int64 {
+	most := 0
+	for _, t := range e.model.Tensors {
+		if t.Stored != nil {
+			most = max(most, (walk.GroupRows+2*t.Stored.Rows)*t.Type.RowBytes(t.Cols()))
+		}
+	}
+	return int64(most) * int64(max(1, e.granted))
+}
+
+// noteStored says what of the weights is compressed.
+func (e *Engine) noteStored() {
+	stored, whole := int64(0), int64(0)
+	for _, t := range e.model.Tensors {
+		if t.Stored != nil {
+			stored, whole = stored+t.Stored.Size(), whole+t.Bytes()
+		}
+	}
+	if whole == 0 {
+		return
+	}
+	e.note("%s of weights lie compressed in %s, and are unpacked when panels are packed", mib(whole), mib(stored))
+	if e.mem.kept < e.mem.panels {
+		e.note("matrices without panels are unpacked at every use: slow; make a plain file with ckquant convert")
+	}
+}
 
 // partsBytes is what partial results of attention take in the longest context that the cache is sized for; see walk.Walker.
 func (e *Engine) partsBytes(matrix []bool) (int64, error) {

@@ -37,6 +37,7 @@ func (e *Engine) load() error {
 	if err := e.account(matrix); err != nil {
 		return err
 	}
+	e.noteStored()
 	for i, w := range g.Weights {
 		t := e.model.Tensor(w.Name)
 		if matrix[i] {

@@ -10,8 +10,8 @@ type Stored interface {
 	Unpack(dst []byte, from, to int)
 }
 
-// groupRows is how many rows are unpacked together: kernels go through so many side by side.
-const groupRows = 64
+// GroupRows is how many rows are unpacked together: kernels go through so many side by side.
+const GroupRows = 64
 
 // unpacked is a group of rows as it was unpacked last. The workers have one each.
 type unpacked struct {
@@ -25,8 +25,8 @@ func (u *unpacked) row(s *Slot, r int) []byte {
 	n := s.Format.Type.RowBytes(s.Cols)
 	if u.of != s.Stored || r < u.from || r >= u.to {
 		u.of = nil // until it is whole
-		first := r / groupRows * groupRows
-		u.from, u.to = s.Stored.Whole(first, min(first+groupRows, s.Rows))
+		first := r / GroupRows * GroupRows
+		u.from, u.to = s.Stored.Whole(first, min(first+GroupRows, s.Rows))
 		if size := (u.to - u.from) * n; cap(u.buf) < size {
 			u.buf = make([]byte, size)
 		}
