@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ck/internal/convert"
@@ -78,6 +80,13 @@ func TestCompressedDamage(t *testing.T) {
 		b[at] ^= 1
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"ckrun", "-m", path, "--ids", "1,2,3", "-n", "1"}, {"ckquant", "convert", path, path + ".plain"}, {"ckquant", "entropy", path}} {
+			cmd := exec.Command(program(t, args[0]), args[1:]...)
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "tensor "+name+": rows 0 to 63 are damaged") {
+				t.Errorf("%v: %v, %s", args, err, out)
+			}
 		}
 		if z, err = gguf.Open(path); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,7 @@
 // (exponents, mantissas, codes, scales), and each plane is coded by its byte frequencies (Huffman, huff0), or kept where that saves less
 // than one percent. Package entropy says what such a coder can reach.
 //
-// A chunk is its planes in order, each in pieces of at most 64 KiB: a word with the length and the form of the piece, then its bytes.
+// A chunk is its planes in order, each in pieces of at most 128 KiB: a word with the length and the form of the piece, then its bytes.
 package entropycode
 
 import (
@@ -25,7 +25,7 @@ const (
 )
 
 const (
-	pieceBytes = 64 << 10
+	pieceBytes = 128 << 10
 	headBytes  = 4
 )
 
@@ -123,8 +123,8 @@ func (c *Coder) Decode(dst []byte, t quant.Type, src []byte) error {
 		buf = buf[n:]
 		switch {
 		case form == kept && len(b) == n:
-			if c.from[i] == nil && n < pieceBytes {
-				c.from[i] = b // the only piece: taken as it lies
+			if n == len(dst)/t.BlockBytes()*planes[t][i].n {
+				c.from[i] = b // all of the plane: taken as it lies
 				return nil
 			}
 			copy(out, b)
