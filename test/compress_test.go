@@ -35,10 +35,13 @@ func compressed(t *testing.T, m *gguf.Model) string {
 	return path
 }
 
-// Logits of compressed weights are those of plain ones, bit for bit: with panels, without, decoded to float32, with one worker.
+// Logits of compressed weights are those of plain ones, bit for bit: with panels, without, decoded to float32, with
+// one worker.
 func TestCompressedLogits(t *testing.T) {
-	for _, name := range []string{"models/llama-gqa/model.gguf", "models/kq-llama/Q4_K_M.gguf", "models/kq-llama/IQ3_S.gguf", "models/llama-spm-tied/model.gguf"} {
-		m, err := gguf.Open(testkit.Data(t, name))
+	opts := []engine.Options{{Threads: 2}, {Threads: 1}, {Threads: 2, NoPack: true}, {Threads: 2, F32Act: true},
+		{Threads: 2, UBatch: 1}}
+	for _, name := range []string{"llama-gqa/model.gguf", "kq-llama/Q4_K_M.gguf", "kq-llama/IQ3_S.gguf", "llama-spm-tied/model.gguf"} {
+		m, err := gguf.Open(testkit.Data(t, "models/"+name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +52,7 @@ func TestCompressedLogits(t *testing.T) {
 		}
 		defer z.Close()
 		ids := []int32{1, 5, 9, 13, 2, 7, 30, 31, 32, 11, 3, 3, 8}
-		for _, opt := range []engine.Options{{Threads: 2}, {Threads: 1}, {Threads: 2, NoPack: true}, {Threads: 2, F32Act: true}, {Threads: 2, UBatch: 1}} {
+		for _, opt := range opts {
 			if err := sameBits(logits(t, m, opt, ids), logits(t, z, opt, ids)); err != nil {
 				t.Errorf("%s, %+v: %v", name, opt, err)
 			}
@@ -57,7 +60,8 @@ func TestCompressedLogits(t *testing.T) {
 	}
 }
 
-// A damaged matrix is found by the walk that reads it, and the error names it; a damaged embedding by the walk that looks a row up.
+// A damaged matrix is found by the walk that reads it, and the error names it; a damaged embedding by the walk that
+// looks a row up.
 func TestCompressedDamage(t *testing.T) {
 	m, err := gguf.Open(testkit.Data(t, "models/llama-gqa/model.gguf"))
 	if err != nil {
@@ -81,10 +85,12 @@ func TestCompressedDamage(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{"ckrun", "-m", path, "--ids", "1,2,3", "-n", "1"}, {"ckquant", "convert", path, path + ".plain"}, {"ckquant", "entropy", path}} {
+		for _, args := range [][]string{{"ckrun", "-m", path, "--ids", "1,2,3", "-n", "1"}, {"ckquant", "entropy", path},
+			{"ckquant", "convert", path, path + ".plain"}} {
 			cmd := exec.Command(program(t, args[0]), args[1:]...)
 			out, err := cmd.CombinedOutput()
-			if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(string(out), "tensor "+name+": rows 0 to 63 are damaged") {
+			said := strings.Contains(string(out), "tensor "+name+": rows 0 to 63 are damaged")
+			if cmd.ProcessState.ExitCode() != 3 || !said {
 				t.Errorf("%v: %v, %s", args, err, out)
 			}
 		}
@@ -101,7 +107,8 @@ func TestCompressedDamage(t *testing.T) {
 		}
 		defer e.Close()
 		for range 2 {
-			err = e.Forward(context.Background(), e.NewSeq(), []int32{1, 2, 3}, engine.All, func(int, []float32) error { return nil })
+			take := func(int, []float32) error { return nil }
+			err = e.Forward(context.Background(), e.NewSeq(), []int32{1, 2, 3}, engine.All, take)
 			var d *gguf.DamageError
 			if !errors.As(err, new(*engine.ModelError)) || !errors.As(err, &d) || d.Tensor != name || d.Row != 0 {
 				t.Errorf("%s: %v, expected its damage", name, err)

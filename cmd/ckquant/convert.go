@@ -46,9 +46,8 @@ func (p *program) runConvert(c *cobra.Command, args []string) error {
 	for i, t := range m.Tensors {
 		tensors[i] = convert.Tensor{From: t, Type: types[i]}
 	}
-	return p.plan(c, m, kv, tensors,
-		convert.Output{Path: args[1], PartBytes: p.out.partBytes, Compress: p.out.compress},
-		convert.Fact{Name: "--type", Value: p.convert.typ})
+	out := convert.Output{Path: args[1], PartBytes: p.out.partBytes, Compress: p.out.compress}
+	return p.plan(c, m, kv, tensors, out, convert.Fact{Name: "--type", Value: p.convert.typ})
 }
 
 // convertTypes are the types and the metadata of the output.

@@ -41,7 +41,8 @@ func (o *outputOptions) splitFlag(c *cobra.Command) {
 }
 
 func (o *outputOptions) compressFlag(c *cobra.Command) {
-	cli.NewGroup(c.Flags(), "Output").Bool(&o.compress, "compress", "", "store matrices compressed, without loss; only ckrun and ckquant read such files")
+	cli.NewGroup(c.Flags(), "Output").Bool(&o.compress, "compress", "",
+		"store matrices compressed, without loss; only ck's programs read such files")
 }
 
 // words are IN and OUT, and up to more words behind them.

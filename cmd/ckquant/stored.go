@@ -28,7 +28,8 @@ func storedRows(plan *convert.Plan, res *convert.Result) (rows []storedRow, err 
 	}
 	all := storedRow{Type: "all"}
 	for _, s := range sums {
-		rows = append(rows, storedRow{s.Type.String(), s.Name, s.Before, s.After, float64(s.After) / float64(max(1, s.Before))})
+		ratio := float64(s.After) / float64(max(1, s.Before))
+		rows = append(rows, storedRow{s.Type.String(), s.Name, s.Before, s.After, ratio})
 		all.Before, all.After = all.Before+s.Before, all.After+s.After
 	}
 	all.Ratio = float64(all.After) / float64(max(1, all.Before))
@@ -42,7 +43,8 @@ func storedRows(plan *convert.Plan, res *convert.Result) (rows []storedRow, err 
 
 // printStored prints them as a table.
 func (p *program) printStored(rows []storedRow) error {
-	t := plaintext.Table{Head: []string{"type", "part", "bytes before", "stored", "ratio"}, Right: []bool{false, false, true, true, true}}
+	t := plaintext.Table{Head: []string{"type", "part", "bytes before", "stored", "ratio"},
+		Right: []bool{false, false, true, true, true}}
 	for _, r := range rows {
 		ratio := fmt.Sprintf("%.1f %%", 100*r.Ratio)
 		if r.Before == 0 {

@@ -9,9 +9,10 @@ import (
 	"ck/internal/quant"
 )
 
-// A compressed output lies as it comes: what a tensor takes is known when it is coded, and the next one begins behind it. So workers wait
-// for their turn before they write, but not while they read, quantize and code. Places depend on the bytes alone, so that a run that goes
-// on makes the same file: it takes over finished tensors from the first on, up to one that is missing.
+// A compressed output lies as it comes: what a tensor takes is known when it is coded, and the next one begins behind
+// it. So workers wait for their turn before they write, but not while they read, quantize and code. Places depend on
+// the bytes alone, so that a run that goes on makes the same file: it takes over finished tensors from the first on,
+// up to one that is missing.
 
 // layout is where a compressed output has come to.
 type layout struct {
@@ -196,7 +197,8 @@ type PartSum struct {
 	Before, After int64
 }
 
-// PartSums says what compressing has done to each part of each type of a finished file. What the form itself takes has no part: indices.
+// PartSums says what compressing has done to each part of each type of a finished file. What the form itself takes
+// has no part: indices.
 func PartSums(path string) (sums []PartSum, err error) {
 	m, err := gguf.Open(path)
 	if err != nil {

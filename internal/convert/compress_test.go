@@ -15,7 +15,8 @@ import (
 	"ck/internal/isa"
 )
 
-// A compressed output has the rows of a plain one, for any number of workers the same bytes, and converts back to the plain file.
+// A compressed output has the rows of a plain one, for any number of workers the same bytes, and converts back to the
+// plain file.
 func TestCompress(t *testing.T) {
 	m := source(t)
 	for _, recipe := range []string{"Q4_K_M", "BF16", "Q8_0"} {
@@ -168,7 +169,8 @@ func TestCompressFails(t *testing.T) {
 		bad.Data[4*100+i] = 0xff
 	}
 	p := planOf(t, m, "Q8_0", Output{Path: filepath.Join(t.TempDir(), "out.gguf"), Compress: true})
-	if _, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 4}); !errors.As(err, new(*ValueError)) {
+	_, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 4})
+	if !errors.As(err, new(*ValueError)) {
 		t.Errorf("%v, expected the value", err)
 	}
 	if exists(p.Parts[0].partPath()) || exists(p.journalPath()) {
@@ -200,7 +202,8 @@ func TestCompressedSourceDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := back.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2}); !errors.As(err, new(*gguf.DamageError)) {
+	_, err = back.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2})
+	if !errors.As(err, new(*gguf.DamageError)) {
 		t.Errorf("%v, expected damage", err)
 	}
 }
@@ -219,13 +222,15 @@ func TestCompressNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.gguf")
 	write := func(resume bool) (*Plan, *Result, error) {
 		p := planOf(t, m, "Q8_0", Output{Path: path, Compress: true})
-		res, err := p.Write(context.Background(), Options{Features: isa.Detect(), Workers: 2, Resume: resume, Progress: func(now Progress) {
+		progress := func(now Progress) {
 			if !resume && now.Done == now.Total {
 				if err := os.WriteFile(path, nil, 0o666); err != nil {
 					t.Error(err)
 				}
 			}
-		}})
+		}
+		opts := Options{Features: isa.Detect(), Workers: 2, Resume: resume, Progress: progress}
+		res, err := p.Write(context.Background(), opts)
 		return p, res, err
 	}
 	p, _, err := write(false)

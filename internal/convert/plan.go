@@ -52,8 +52,8 @@ type Plan struct {
 	Parts []Part
 	Facts []Fact // a run that goes on must find the same
 
-	// Compress is whether tensors are stored compressed. What they take is known when they are written: until then sizes are the most it
-	// can be.
+	// Compress is whether tensors are stored compressed. What they take is known when they are written: until then
+	// sizes are the most it can be.
 	Compress bool
 
 	kv *gguf.Metadata // of the first part

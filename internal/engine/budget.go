@@ -319,7 +319,8 @@ func (e *Engine) fitTap() {
 // not see what one beside it will take.
 func (e *Engine) share() int64 { return int64(max(e.opt.Share, 1)) }
 
-// unpackBytes is what workers take to unpack compressed weights: rows that kernels go through side by side, and a chunk's planes.
+// unpackBytes is what workers take to unpack compressed weights: rows that kernels go through side by side, and a
+// chunk's planes.
 func (e *Engine) unpackBytes() int64 {
 	most := 0
 	for _, t := range e.model.Tensors {

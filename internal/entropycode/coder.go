@@ -1,8 +1,9 @@
-// Package entropycode stores rows of weights in fewer bytes without loss. The bytes of a block type are cut into planes by what they are
-// (exponents, mantissas, codes, scales), and each plane is coded by its byte frequencies (Huffman, huff0), or kept where that saves less
-// than one percent. Package entropy says what such a coder can reach.
+// Package entropycode stores rows of weights in fewer bytes without loss. The bytes of a block type are cut into
+// planes by what they are (exponents, mantissas, codes, scales), and each plane is coded by its byte frequencies
+// (Huffman, huff0), or kept where that saves less than one percent. Package entropy says what such a coder can reach.
 //
-// A chunk is its planes in order, each in pieces of at most 128 KiB: a word with the length and the form of the piece, then its bytes.
+// A chunk is its planes in order, each in pieces of at most 128 KiB: a word with the length and the form of the
+// piece, then its bytes.
 package entropycode
 
 import (
@@ -85,7 +86,8 @@ func (c *Coder) piece(dst, src []byte) []byte {
 
 var errEnd = errors.New("ends within a piece")
 
-// pieces calls f with the pieces of a coded chunk of n bytes: the number of their plane, the length of what they stand for.
+// pieces calls f with the pieces of a coded chunk of n bytes: the number of their plane, the length of what they
+// stand for.
 func pieces(t quant.Type, n int, src []byte, f func(plane, n, form int, b []byte) error) error {
 	for i, p := range planes[t] {
 		left := n / t.BlockBytes() * p.n
@@ -166,7 +168,8 @@ func (c *Coder) huffman(dst, src []byte) error {
 	return err
 }
 
-// Sizes adds the bytes of a coded chunk of n bytes by plane, as Parts names them: before and after. It looks at the lengths alone.
+// Sizes adds the bytes of a coded chunk of n bytes by plane, as Parts names them: before and after. It looks at the
+// lengths alone.
 func Sizes(t quant.Type, n int, src []byte, before, after []int64) error {
 	return pieces(t, n, src, func(i, n, _ int, b []byte) error {
 		before[i] += int64(n)

@@ -39,17 +39,20 @@ func TestRoundTrip(t *testing.T) {
 			continue
 		}
 		for _, blocks := range []int{1, 2, 3, 7, 64, 1000, 70001/typ.BlockBytes() + 1, 300000 / typ.BlockBytes()} {
-			for name, src := range map[string][]byte{"sample": sample(typ, blocks), "zeros": make([]byte, blocks*typ.BlockBytes())} {
+			zeros := make([]byte, blocks*typ.BlockBytes())
+			for name, src := range map[string][]byte{"sample": sample(typ, blocks), "zeros": zeros} {
 				coded := c.Append([]byte("x"), typ, src)[1:]
 				if len(coded) > MaxBytes(typ, len(src)) {
-					t.Errorf("%v, %d blocks of %s: %d bytes, at most %d were promised", typ, blocks, name, len(coded), MaxBytes(typ, len(src)))
+					t.Errorf("%v, %d blocks of %s: %d bytes, at most %d were promised", typ, blocks, name, len(coded),
+						MaxBytes(typ, len(src)))
 				}
 				got := make([]byte, len(src))
 				if err := c.Decode(got, typ, coded); err != nil || !bytes.Equal(got, src) {
 					t.Errorf("%v, %d blocks of %s: %v, differs from what was coded", typ, blocks, name, err)
 				}
 				before, after := make([]int64, len(Parts(typ))), make([]int64, len(Parts(typ)))
-				if err := Sizes(typ, len(src), coded, before, after); err != nil || sum(before) != len(src) || sum(after) != len(coded) {
+				err := Sizes(typ, len(src), coded, before, after)
+				if err != nil || sum(before) != len(src) || sum(after) != len(coded) {
 					t.Errorf("%v: sizes %v and %v of %d and %d bytes, %v", typ, before, after, len(src), len(coded), err)
 				}
 				for _, cut := range []int{0, 1, len(coded) / 2, len(coded) - 1} {
@@ -101,7 +104,8 @@ func TestSaves(t *testing.T) {
 	if err := Sizes(quant.BF16, len(src), c.Append(nil, quant.BF16, src), before, after); err != nil {
 		t.Fatal(err)
 	}
-	if m, e := float64(after[0])/float64(before[0]), float64(after[1])/float64(before[1]); m < 1 || m > 1.001 || e < 0.3 || e > 0.36 {
+	m, e := float64(after[0])/float64(before[0]), float64(after[1])/float64(before[1])
+	if m < 1 || m > 1.001 || e < 0.3 || e > 0.36 {
 		t.Errorf("the mantissa takes %.4f, the exponent %.4f of its bytes", m, e)
 	}
 }

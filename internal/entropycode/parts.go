@@ -25,7 +25,8 @@ const (
 	other    = "bytes"
 )
 
-// fields has the fields of each block type from its first byte on. Types that are not there are one word of their size.
+// fields has the fields of each block type from its first byte on. Types that are not there are one word of their
+// size.
 var fields = map[quant.Type][]field{
 	quant.Q4_0:    {{scales, 2, 2}, {codes, 16, 1}},
 	quant.Q4_1:    {{scales, 4, 2}, {codes, 16, 1}},
@@ -66,8 +67,9 @@ var planes = func() (list [quant.Types][]plane) {
 	return list
 }()
 
-// planesOf lists a type's planes. Words of F32, F16 and BF16 are rotated left by one bit before they are cut. The sign, which has no
-// order, then lies with the mantissa, and the last byte holds the exponent (of F16 with three bits of the mantissa).
+// planesOf lists a type's planes. Words of F32, F16 and BF16 are rotated left by one bit before they are cut. The
+// sign, which has no order, then lies with the mantissa, and the last byte holds the exponent (of F16 with three bits
+// of the mantissa).
 func planesOf(t quant.Type) (list []plane) {
 	size := t.BlockBytes()
 	of := fields[t]

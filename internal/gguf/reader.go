@@ -7,8 +7,9 @@ import (
 	"ck/internal/quant"
 )
 
-// Reader reads the rows of a tensor for one goroutine: as they are mapped, as they are computed, or from chunks that it unpacks. Damage ends a call with a panic
-// of *DamageError, which Model.Guard returns as an error, as it does a page that cannot be read.
+// Reader reads the rows of a tensor for one goroutine: mapped, computed, or from chunks that it unpacks. Damage
+// ends a call with a panic of *DamageError, which Model.Guard returns as an error, as it does a page that cannot be
+// read.
 type Reader struct {
 	t        *Tensor
 	coder    entropycode.Coder
@@ -46,7 +47,8 @@ func (x *Reader) Row(r int) []byte {
 	return x.buf[at : at+n : at+n]
 }
 
-// Rows is the bytes of n rows from row on, in GGUF's order, valid until the next call: as they lie in the file where they have it.
+// Rows is the bytes of n rows from row on, in GGUF's order, valid until the next call: as they lie in the file where
+// they have it.
 func (x *Reader) Rows(row, n int) []byte {
 	t := x.t
 	size := t.Type.RowBytes(t.Cols())

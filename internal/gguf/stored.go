@@ -11,11 +11,11 @@ import (
 	"ck/internal/quant"
 )
 
-// The storage form of a file. Matrices are entries of I8 with as many elements as their compressed form has bytes, under their own names:
-// other programs list them, and refuse them for their shapes. The keys say what they are.
+// The storage form of a file. Matrices are entries of I8 with as many elements as their compressed form has bytes,
+// under their own names: other programs list them, and refuse them for their shapes. The keys say what they are.
 //
-// A compressed tensor is an index, for each chunk its size and its CRC-32C, and the CRC-32C of that; then the chunks, as package
-// entropycode has them. A chunk is whole rows of one matrix.
+// A compressed tensor is an index, for each chunk its size and its CRC-32C, and the CRC-32C of that; then the chunks,
+// as package entropycode has them. A chunk is whole rows of one matrix.
 const (
 	storageVersionKey = "ck.storage.version"
 	storageTypesKey   = "ck.storage.types"  // int32 for each tensor: its type, -1 where it is not compressed
@@ -131,7 +131,8 @@ func unfoldStored(kv *Metadata, tensors []*Tensor) error {
 		return err
 	}
 	if version != storageVersion {
-		return fmt.Errorf("%s is %d, expected %d: its tensors are compressed in a form that this program does not know", storageVersionKey, version, storageVersion)
+		return fmt.Errorf("%s is %d, expected %d: its tensors are compressed in a form that this program does not know",
+			storageVersionKey, version, storageVersion)
 	}
 	types, _, err := kv.Ints(storageTypesKey)
 	if err != nil {
@@ -142,7 +143,8 @@ func unfoldStored(kv *Metadata, tensors []*Tensor) error {
 		return err
 	}
 	if len(types) != len(tensors) || len(shapes) != maxDims*len(tensors) {
-		return fmt.Errorf("%s has %d elements, %s %d, expected %d and %d", storageTypesKey, len(types), storageShapesKey, len(shapes), len(tensors), maxDims*len(tensors))
+		return fmt.Errorf("%s has %d elements, %s %d, expected %d and %d", storageTypesKey, len(types),
+			storageShapesKey, len(shapes), len(tensors), maxDims*len(tensors))
 	}
 	for i, t := range tensors {
 		if types[i] < 0 {
@@ -230,7 +232,8 @@ func (s *Stored) chunk(i int) (coded []byte, rows int) {
 	return s.data[s.offsets[i]:s.offsets[i+1]], min(s.First(i+1), (s.First(i)/s.Matrix+1)*s.Matrix) - s.First(i)
 }
 
-// Unpack writes the rows [from, to), whole chunks, to dst. Damage ends it with a panic of *DamageError, as with a Reader.
+// Unpack writes the rows [from, to), whole chunks, to dst. Damage ends it with a panic of *DamageError, as with a
+// Reader.
 func (s *Stored) Unpack(c *entropycode.Coder, dst []byte, from, to int) {
 	index, rowBytes := s.data, s.typ.RowBytes(s.cols)
 	for i := s.At(from); from < to; i++ {
@@ -264,7 +267,8 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("tensor %s: rows %d to %d are damaged: %v; make the file again", e.Tensor, e.Row, e.Row+e.Rows-1, e.Why)
+	last := e.Row + e.Rows - 1
+	return fmt.Sprintf("tensor %s: rows %d to %d are damaged: %v; make the file again", e.Tensor, e.Row, last, e.Why)
 }
 func (e *DamageError) Unwrap() error { return e.Why }
 

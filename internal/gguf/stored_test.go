@@ -41,7 +41,8 @@ func compress(t testing.TB, typ quant.Type, shape []int, data []byte) []byte {
 	kv := &Metadata{}
 	kv.Set("general.name", "x")
 	var file bytes.Buffer
-	w, err := NewWriter(&file, kv, []TensorInfo{{Name: "v", Type: quant.F32, Shape: []int{2}}, {Name: "w", Type: typ, Shape: shape, Stored: int64(len(stored))}})
+	w, err := NewWriter(&file, kv, []TensorInfo{{Name: "v", Type: quant.F32, Shape: []int{2}},
+		{Name: "w", Type: typ, Shape: shape, Stored: int64(len(stored))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,8 @@ func TestStoredRows(t *testing.T) {
 	}
 }
 
-// A flipped bit anywhere in a compressed tensor is an error when the file is opened, or names the rows when they are read.
+// A flipped bit anywhere in a compressed tensor is an error when the file is opened, or names the rows when they are
+// read.
 func TestStoredDamage(t *testing.T) {
 	shape := []int{64, 200}
 	file := compress(t, quant.BF16, shape, random(200*128))

@@ -5,8 +5,8 @@ type Stored interface {
 	// Whole widens the rows [from, to) to whole chunks.
 	Whole(from, to int) (int, int)
 
-	// Unpack writes the file form of rows [from, to), whole chunks, to dst. Damage ends it with a panic: the walk returns it as it does
-	// a fault of a mapping.
+	// Unpack writes the file form of rows [from, to), whole chunks, to dst. Damage ends it with a panic: the walk
+	// returns it as it does a fault of a mapping.
 	Unpack(dst []byte, from, to int)
 }
 

@@ -55,20 +55,40 @@ func TestStoredSlot(t *testing.T) {
 	}
 }
 
+// A worker goes from one matrix to another of the same shape.
+func TestStoredSlots(t *testing.T) {
+	a, wantA := testSlot(t, 64, 256, false)
+	b, _ := testSlot(t, 64, 256, false)
+	size := len(a.Row(0))
+	other := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, size) }
+	b.Stored, b.Row = &chunks{other, 64, 64, -1}, nil
+	a.Stored, a.Row = &chunks{a.Row, 64, 64, -1}, nil
+	scratch := make([]byte, a.scratch())
+	var u reader
+	for range 2 {
+		if err := readShare(a, &u, 0, a.panels(), scratch, wantA); err != nil {
+			t.Fatal(err)
+		}
+		if err := readShare(b, &u, 0, b.panels(), scratch, wantA); err == nil {
+			t.Fatal("the panels of one matrix were read for the other")
+		}
+	}
+}
+
 // Damage ends a use with a panic, each time anew, and leaves the panel unpacked.
 func TestStoredDamage(t *testing.T) {
 	s, _ := testSlot(t, 200, 256, true)
 	s.Stored, s.Row = &chunks{s.Row, 64, s.Rows, 64}, nil
 	scratch := make([]byte, s.scratch())
 	var u reader
-	for range 2 {
+	for _, first := range []int{0, 64 / s.Format.PanelRows, 0} {
 		func() {
 			defer func() {
 				if r := recover(); r != errDamaged { //nolint:errorlint // the value that was thrown
 					t.Errorf("recovered %v, expected the damage", r)
 				}
 			}()
-			for p := range s.panels() {
+			for p := first; p < s.panels(); p++ {
 				s.read(&u, p, p+1, scratch)
 			}
 		}()
