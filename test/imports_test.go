@@ -86,6 +86,7 @@ var mayImport = map[string][]string{
 	"internal/attention/format": {"internal/attention", "internal/picture", "internal/plaintext"},
 	"internal/verdict":          {"internal/attention"},
 	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
+	"internal/spectrum":         {"internal/isa", "internal/quant"},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.

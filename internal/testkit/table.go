@@ -19,6 +19,7 @@ var archives = slices.Concat([]archive{
 	{"safetensors-malformed", []string{"safetensors-malformed/*"}},
 	{"gguf-shapes", []string{"gguf-shapes/*"}},
 	{"templates", []string{"templates/*", "templates/*/*"}},
+	{"spectral", []string{"spectral/*.json", "spectral/*.f32"}},
 
 	// One form of each model; two of those that show that both forms give the same.
 	{"models/compare", []string{"models/compare.py"}},
@@ -73,6 +74,7 @@ var stays = []rest{
 	{"topology/trees", "*.tar.gz", 39, "saved machines"},
 	{"topology/cpuid", "*.txt", 17, "CPUID dumps"},
 	{"text", "*/*.txt", 46, "texts"},
+	{"spectral", "*.txt", 5, "sets of numbers"},
 }
 
 // known reports whether a row has name, something below or something above it.
