@@ -51,7 +51,8 @@ func TestOutliers(t *testing.T) {
 	}
 	list[3*cols+5] = float32(math.NaN())
 	var bad *NotFiniteError
-	if _, err := OutliersOf(rowsOf(rows, cols, list), 0.01, 3); !errors.As(err, &bad) || bad.Row != 3 || bad.Col != 5 {
+	_, err = OutliersOf(rowsOf(rows, cols, list), 0.01, 3)
+	if !errors.As(err, &bad) || bad.Row != 3 || bad.Col != 5 {
 		t.Errorf("NaN: %v", err)
 	}
 	// All elements alike are all outliers.

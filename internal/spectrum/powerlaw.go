@@ -127,7 +127,8 @@ func logZeta(s, q float64) float64 { return math.Log(mathext.Zeta(s, q)) + s*mat
 func discreteAlpha(mean, xmin float64) float64 {
 	loss := func(a float64) float64 { return a*mean + logZeta(a, xmin) }
 	const golden = 0.6180339887498949
-	lo, hi := 1+1e-6, min(2+2/mean, 100) // the estimate for continuous values is 1 + 1/mean; that for counts is smaller
+	// The estimate for continuous values is 1 + 1/mean; that for counts is smaller.
+	lo, hi := 1+1e-6, min(2+2/mean, 100)
 	a, b := hi-golden*(hi-lo), lo+golden*(hi-lo)
 	fa, fb := loss(a), loss(b)
 	for hi-lo > 1e-9 {

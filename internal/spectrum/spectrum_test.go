@@ -437,3 +437,27 @@ func TestDiscreteDraw(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// The standard error must be the spread of alpha over sets that are drawn anew.
+func TestStandardError(t *testing.T) {
+	const sets = 300
+	for _, law := range []PowerLaw{{Kind: Continuous, Xmin: 2, Alpha: 2.5}, {Kind: Discrete, Xmin: 2, Alpha: 2.5}} {
+		rng := rand.New(rand.NewPCG(6, 1))
+		sum, squares, said := 0.0, 0.0, 0.0
+		for range sets {
+			data := make([]float64, 400)
+			for i := range data {
+				data[i] = law.draw(rng)
+			}
+			f, _ := FitPowerLawFrom(data, law.Kind, law.Xmin)
+			sum += f.Alpha
+			squares += (f.Alpha - law.Alpha) * (f.Alpha - law.Alpha)
+			said += f.Error / sets
+		}
+		spread := math.Sqrt(squares / sets)
+		t.Logf("kind %d: mean %.4f, spread %.4f, said %.4f", law.Kind, sum/sets, spread, said)
+		if !near(spread, said, 0.15) || !near(sum/sets, law.Alpha, 0.01) {
+			t.Errorf("kind %d: mean %g, spread %g, said %g", law.Kind, sum/sets, spread, said)
+		}
+	}
+}
