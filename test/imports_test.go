@@ -87,6 +87,7 @@ var mayImport = map[string][]string{
 	"internal/verdict":          {"internal/attention"},
 	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
 	"internal/spectrum":         {"internal/isa", "internal/quant"},
+	"internal/npy":              {},
 }
 
 // goList is the packages of the tree with their imports, those of tests left out.
