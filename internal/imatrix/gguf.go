@@ -95,6 +95,9 @@ func fromGGUF(g *gguf.Model) (*Matrix, error) {
 		return nil, err
 	}
 	for _, t := range g.Tensors {
+		if t.Stored != nil {
+			return nil, fmt.Errorf("tensor %q: is compressed; make a plain file with ckquant convert", t.Name)
+		}
 		name, ok := strings.CutSuffix(t.Name, endSums)
 		if !ok {
 			continue
