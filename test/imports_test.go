@@ -85,7 +85,7 @@ var mayImport = map[string][]string{
 	"internal/attention":        {"internal/engine", "internal/graph", "internal/plan", "internal/quality", "internal/step", "internal/team", "internal/walk"},
 	"internal/attention/format": {"internal/attention", "internal/picture", "internal/plaintext"},
 	"internal/verdict":          {"internal/attention"},
-	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/team", "internal/tokenizer", "internal/walk"},
+	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/step", "internal/team", "internal/tokenizer", "internal/walk"},
 	"internal/spectrum":         {"internal/isa", "internal/quant"},
 	"internal/npy":              {},
 }

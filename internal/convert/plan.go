@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -31,6 +32,12 @@ type Tensor struct {
 	// Prepare, if not nil, makes what quantizes the tensor in place of quant: it is called once, when the tensor's
 	// turn has come.
 	Prepare func(ctx context.Context) (Coder, error)
+
+	// Turn orders the work: tensors of lower turns are begun first, those of the same in their order.
+	Turn int
+	// Kept, if not nil, is told that an earlier run has made the tensor, unless it is compressed; data reads its bytes
+	// until Write returns.
+	Kept func(data io.ReaderAt)
 }
 
 // Part is a file of the output.

@@ -1,14 +1,17 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -268,6 +271,7 @@ func (r *run) openParts() error {
 			number++
 		}
 	}
+	slices.SortStableFunc(r.tensors, func(a, b *progress) int { return cmp.Compare(a.Turn, b.Turn) })
 	return nil
 }
 
@@ -335,6 +339,9 @@ func (r *run) takeOver(ctx context.Context, res *Result) error {
 		if t.crc() == r.journal.done[t.number].CRC {
 			t.skip = true
 			res.Resumed++
+			if t.Kept != nil {
+				t.Kept(io.NewSectionReader(t.file, t.offset, int64(t.From.Rows())*int64(t.Type.RowBytes(t.From.Cols()))))
+			}
 			r.done.Add(t.From.Bytes())
 		} else {
 			res.Again++

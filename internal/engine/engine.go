@@ -123,17 +123,6 @@ func (e *Engine) unwatch() {
 // Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
 // resource is missing.
 func Open(m *gguf.Model, opt Options) (*Engine, error) {
-	e := &Engine{model: m, opt: opt, teams: map[int]*team.Team{}, walkers: map[plan.Class]*walk.Walker{}}
-	if e.opt.UBatch <= 0 {
-		e.opt.UBatch = UBatchDefault
-	}
-	e.opt.NoPack = opt.NoPack || opt.Without&Pack != 0
-	if !opt.KVSet {
-		e.opt.KV = quant.F16
-	}
-	if err := e.machine(); err != nil {
-		return nil, err
-	}
 	g, notes, err := arch.Build(source{m})
 	if err != nil {
 		return nil, &ModelError{m.Path, err}
@@ -146,7 +135,26 @@ func Open(m *gguf.Model, opt Options) (*Engine, error) {
 			return nil, fmt.Errorf("a change of the graph: %w", err)
 		}
 	}
-	e.Graph = g
+	return openGraph(m, g, notes, opt)
+}
+
+// OpenGraph is Open with a graph of its own for the weights of m, such as a part of the model's (graph.Cut).
+func OpenGraph(m *gguf.Model, g *graph.Graph, opt Options) (*Engine, error) {
+	return openGraph(m, g, nil, opt)
+}
+
+func openGraph(m *gguf.Model, g *graph.Graph, notes []string, opt Options) (*Engine, error) {
+	e := &Engine{Graph: g, model: m, opt: opt, teams: map[int]*team.Team{}, walkers: map[plan.Class]*walk.Walker{}}
+	if e.opt.UBatch <= 0 {
+		e.opt.UBatch = UBatchDefault
+	}
+	e.opt.NoPack = opt.NoPack || opt.Without&Pack != 0
+	if !opt.KVSet {
+		e.opt.KV = quant.F16
+	}
+	if err := e.machine(); err != nil {
+		return nil, err
+	}
 	e.Notes = append(append(e.Notes, m.Notes...), notes...)
 	if err := e.load(); err != nil {
 		e.Close()

@@ -72,18 +72,9 @@ func (e *ResumeError) Error() string {
 func Collect(
 	ctx context.Context, e *engine.Engine, tok *tokenizer.Tokenizer, text string, opt Options,
 ) (*Matrix, error) {
-	if opt.Block == 0 {
-		opt.Block = DefaultBlock
-	}
-	ids := tok.Encode(nil, text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: opt.Special})
-	bos, ok := tok.BOS()
-	whole := quality.Cut(ids, opt.Block, 0, bos, ok && tok.AddBOS())
-	if opt.Skip >= whole.Blocks() {
-		return nil, &TextError{len(ids), (opt.Skip + 1) * opt.Block}
-	}
-	t := quality.Text{IDs: whole.IDs[opt.Skip*opt.Block:], Block: opt.Block}
-	if opt.Most > 0 && t.Blocks() > opt.Most {
-		t.IDs = t.IDs[:opt.Most*opt.Block]
+	t, err := BlocksOf(tok, text, opt)
+	if err != nil {
+		return nil, err
 	}
 	c, err := newCollector(e, t, opt)
 	if err != nil {
