@@ -21,8 +21,8 @@ import (
 	"ck/internal/quant"
 )
 
-// calibration makes the coders of tensors with error feedback, layer by layer: the covariances of a layer are those of the inputs that the
-// quantized layers before it make.
+// calibration makes the coders of tensors with error feedback, layer by layer: the covariances of a layer are
+// those of the inputs that the quantized layers before it make.
 type calibration struct {
 	p        *program
 	model    *generate.Model
@@ -49,8 +49,8 @@ func (c *calibration) close() {
 	}
 }
 
-// prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come from the matrix of --imatrix if
-// it has them, else from the text of -f.
+// prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come
+// from the matrix of --imatrix if it has them, else from the text of -f.
 func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *importances) (*calibration, error) {
 	c := &calibration{p: p, tensors: map[string]*coded{}}
 	text := false

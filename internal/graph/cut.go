@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Stage is a run of steps that only the residual stream enters and leaves: a layer, what stands before the first, or what stands
-// behind the last.
+// Stage is a run of steps that only the residual stream enters and leaves: a layer, what stands before the
+// first, or what stands behind the last.
 type Stage struct {
 	First, End int     // of its steps
 	In         ValueID // the stream at its begin; of the first stage, which begins with tokens, nothing
@@ -45,7 +45,8 @@ func (g *Graph) Stages() ([]Stage, error) {
 // behind is the number of what stands behind all layers.
 const behind = 1 << 30
 
-// layerOf is the layer of a step that follows those of layer before; what names no layer and has no weight goes with its predecessor.
+// layerOf is the layer of a step that follows those of layer before; what names no layer and has no weight goes
+// with its predecessor.
 func (g *Graph) layerOf(s *Step, before int) (n int, ok bool) {
 	names := []string{s.Name}
 	for _, w := range s.W {
@@ -82,7 +83,8 @@ func (g *Graph) crossing(i int) (ValueID, error) {
 			switch {
 			case !written[v] || v == found:
 			case found >= 0:
-				return 0, fmt.Errorf("step %s and those behind it read %s and %s from before; a layer can only be cut off at one value",
+				return 0, fmt.Errorf(
+					"step %s and those behind it read %s and %s from before; a layer can only be cut off at one value",
 					g.Steps[i].Name, g.Values[found].Name, g.Values[v].Name)
 			default:
 				found = v
@@ -95,8 +97,8 @@ func (g *Graph) crossing(i int) (ValueID, error) {
 	return found, nil
 }
 
-// Cut is the graph of a stage alone. Its values keep their ids, and its result is the stage's. What enters it is read by read, a step like
-// that of an embedding, from a matrix of that name: the ids of a walk are rows of it.
+// Cut is the graph of a stage alone. Its values keep their ids, and its result is the stage's. What enters it is
+// read by read, a step like that of an embedding, from a matrix of that name: the ids of a walk are rows of it.
 func (g *Graph) Cut(s Stage, read Op, name string, rows int) (*Graph, error) {
 	c := *g
 	c.Steps, c.Weights, c.Logits = nil, nil, s.Out

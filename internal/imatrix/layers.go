@@ -16,14 +16,15 @@ import (
 	"ck/internal/walk"
 )
 
-// Layers goes through a model layer by layer, with the hidden states that the changed layers before have made. Of all rows of a text one
-// hidden state is kept, and the covariances of one layer at a time.
+// Layers goes through a model layer by layer, with the hidden states that the changed layers before have made.
+// Of all rows of a text one hidden state is kept, and the covariances of one layer at a time.
 type Layers struct {
 	Model  *gguf.Model
 	Open   func(m *gguf.Model, g *graph.Graph) (*engine.Engine, error)
 	Wanted func(tensor string) bool // its covariance is asked for
 
-	// Change is what a tensor is to be for the layers behind. covariance is nil where it is not wanted, else Change's own.
+	// Change is what a tensor is to be for the layers behind. covariance is nil where it is not wanted, else
+	// Change's own.
 	Change func(ctx context.Context, t *gguf.Tensor, covariance []float64) (*gguf.Tensor, error)
 
 	graph  *graph.Graph
@@ -37,7 +38,8 @@ type Layers struct {
 // hiddenName is what the hidden states are called among the weights of a stage.
 const hiddenName = "hidden"
 
-// BlocksOf is a text as Collect evaluates it: blocks with BOS in place of their first token where the vocabulary asks for it.
+// BlocksOf is a text as Collect evaluates it: blocks with BOS in place of their first token where the vocabulary
+// asks for it.
 func BlocksOf(tok *tokenizer.Tokenizer, text string, opt Options) (quality.Text, error) {
 	if opt.Block == 0 {
 		opt.Block = DefaultBlock
@@ -71,7 +73,8 @@ func (l *Layers) Begin(g *graph.Graph, text quality.Text) (err error) {
 // Stages is how many stages there are: the embedding, the layers, what stands behind them.
 func (l *Layers) Stages() int { return len(l.stages) }
 
-// StageOf is the stage that has the tensor; that of a tensor of none is 0. An embedding that is the output as well is of the first.
+// StageOf is the stage that has the tensor; that of a tensor of none is 0. An embedding that is the output as
+// well is of the first.
 func (l *Layers) StageOf(tensor string) int {
 	for i, st := range l.stages {
 		for _, s := range l.graph.Steps[st.First:st.End] {
@@ -154,10 +157,11 @@ func (l *Layers) forward(ctx context.Context, g *graph.Graph, m *gguf.Model) err
 		l.hidden = make([]float32, len(l.rows)*g.Width(g.Logits))
 	}
 	done := 0
-	e.SetTap(&engine.Tap{Values: []graph.ValueID{g.Logits}, Stop: true, See: func(_ *walk.Batch, view func(graph.ValueID) walk.View) error {
+	see := func(_ *walk.Batch, view func(graph.ValueID) walk.View) error {
 		done += copy(l.hidden[done:], view(g.Logits).Data)
 		return nil
-	}})
+	}
+	e.SetTap(&engine.Tap{Values: []graph.ValueID{g.Logits}, Stop: true, See: see})
 	p, err := e.Plan(plan.Many)
 	if err != nil {
 		return err
@@ -173,7 +177,8 @@ func (l *Layers) open(g *graph.Graph, m *gguf.Model) (*engine.Engine, quality.Te
 	if l.hidden != nil {
 		text.IDs = l.rows
 		data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(l.hidden))), 4*len(l.hidden))
-		t := &gguf.Tensor{Name: hiddenName, Type: quant.F32, Shape: []int{len(l.hidden) / len(l.rows), len(l.rows)}, Data: data, File: -1}
+		t := &gguf.Tensor{Name: hiddenName, Type: quant.F32, Shape: []int{len(l.hidden) / len(l.rows), len(l.rows)},
+			Data: data, File: -1}
 		if err := m.Add(t); err != nil {
 			return nil, text, err
 		}

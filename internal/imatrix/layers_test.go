@@ -29,8 +29,8 @@ func coarse(t *testing.T, from *gguf.Tensor) *gguf.Tensor {
 	return &gguf.Tensor{Name: from.Name, Type: quant.Q4_0, Shape: from.Shape, Data: b, File: -1}
 }
 
-// The covariances of each layer are, bit for bit, those that the whole model gives whose earlier layers have been changed, for any number of
-// threads; a model that stays as it is gives others.
+// The covariances of each layer are, bit for bit, those that the whole model gives whose earlier layers have
+// been changed, for any number of threads; a model that stays as it is gives others.
 func TestLayers(t *testing.T) {
 	m, tok, text := stories(t)
 	opt := Options{Block: 32}

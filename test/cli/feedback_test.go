@@ -11,7 +11,8 @@ import (
 	"ck/internal/testkit"
 )
 
-// A run with error feedback that is killed and goes on writes the bytes of one that was not; with another text it does not go on.
+// A run with error feedback that is killed and goes on writes the bytes of one that was not; with another text
+// it does not go on.
 func TestFeedbackKilled(t *testing.T) {
 	dir := buildPrograms(t)
 	model := testkit.Data(t, "models/trained-qwen3/model.gguf")
@@ -24,7 +25,8 @@ func TestFeedbackKilled(t *testing.T) {
 		}
 	}
 	quantize := func(out, text string) *exec.Cmd {
-		return exec.Command(filepath.Join(dir, "ckquant"), "quantize", "-q", model, out, "Q4_0", "--method", "feedback", "-f", text, "-c", "64", "--resume")
+		return exec.Command(filepath.Join(dir, "ckquant"), "quantize", "-q", model, out, "Q4_0",
+			"--method", "feedback", "-f", text, "-c", "64", "--resume")
 	}
 	whole, out := filepath.Join(folder, "whole.gguf"), filepath.Join(folder, "out.gguf")
 	start := time.Now()
