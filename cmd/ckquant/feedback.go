@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"ck/internal/cli"
 	"ck/internal/convert"
@@ -51,7 +52,9 @@ func (c *calibration) close() {
 
 // prepareFeedback gives the tensors that can be quantized with error feedback their coders. Covariances come
 // from the matrix of --imatrix if it has them, else from the text of -f.
-func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *importances) (*calibration, error) {
+func (p *program) prepareFeedback(
+	ctx context.Context, m *gguf.Model, tensors []convert.Tensor, x *importances,
+) (*calibration, error) {
 	c := &calibration{p: p, tensors: map[string]*coded{}}
 	text := false
 	for i := range tensors {
@@ -76,7 +79,7 @@ func (p *program) prepareFeedback(m *gguf.Model, tensors []convert.Tensor, x *im
 	if p.planned.file == "" {
 		return nil, cli.Usage("--method feedback: needs a text (-f), or an --imatrix that was gathered with --covariance")
 	}
-	if err := c.open(m.Path); err != nil {
+	if err := c.open(ctx, m.Path); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func (p *program) takesFeedback(t *convert.Tensor) bool {
 }
 
 // open opens the model for the text.
-func (c *calibration) open(path string) error {
+func (c *calibration) open(ctx context.Context, path string) error {
 	p := c.p
 	text, err := p.app.ReadText(p.planned.file)
 	if err != nil {
@@ -129,13 +132,27 @@ func (c *calibration) open(path string) error {
 	}
 	c.layers = &imatrix.Layers{Model: c.model.Weights, Change: c.change,
 		Open: func(m *gguf.Model, g *graph.Graph) (*engine.Engine, error) {
-			return engine.OpenGraph(m, g, p.engineOptions())
+			return engine.OpenGraph(m, g, p.engineOptions(1))
 		},
 		Wanted: func(name string) bool {
 			d := c.tensors[name]
 			return d != nil && d.feedback && d.given == nil && d.kept == nil
 		}}
-	return c.layers.Begin(whole.Graph, blocks)
+	if err := c.layers.Begin(whole.Graph, blocks); err != nil {
+		return err
+	}
+	return c.sayTime(ctx, whole)
+}
+
+// sayTime says how long covariances take, where a user would wonder.
+func (c *calibration) sayTime(ctx context.Context, whole *engine.Engine) error {
+	const wonder = 10 * time.Second
+	t, err := c.layers.Estimate(ctx, whole)
+	if err == nil && t >= wonder {
+		c.p.app.Note("covariances of all layers take about %v beside the walks; --calibration-blocks takes less of the text",
+			t.Round(time.Second))
+	}
+	return err
 }
 
 // coderOf is the coder of a tensor. It goes through the layers until it is there.
@@ -219,9 +236,9 @@ func (c *calibration) encode(ctx context.Context, q, t *gguf.Tensor, d *coded) e
 func (c *calibration) encodeRows(q, t *gguf.Tensor, d *coded, from int) error {
 	to := min(from+encodedRows, t.Rows())
 	size, cols := d.Type.RowBytes(t.Cols()), t.Cols()
-	x := make([]float32, (to-from)*cols)
+	x, rows := make([]float32, (to-from)*cols), t.Reader()
 	for r := from; r < to; r++ {
-		quant.Decode(t.Type, x[(r-from)*cols:][:cols], t.Row(r))
+		quant.Decode(t.Type, x[(r-from)*cols:][:cols], rows.Row(r))
 	}
 	dst := q.Data[from*size : to*size]
 	var err error

@@ -38,26 +38,27 @@ func model(t *testing.T, name string) (*gguf.Model, quality.Text) {
 	return m, quality.Cut(tok.Encode(nil, string(b), tokenizer.EncodeOptions{AddSpecial: true}), block, 2, 0, false)
 }
 
-func open(t *testing.T, m *gguf.Model, opt engine.Options) *engine.Engine {
+func open(t *testing.T, m *gguf.Model, opt engine.Options) (*engine.Engine, *Exits) {
 	t.Helper()
+	x := new(Exits)
 	opt.KV, opt.KVSet, opt.F32Act = quant.F32, true, true
 	opt.Change = func(g *graph.Graph) error {
 		if g.Arch == "llama" && g.Vocab != 512 { // not stories260K: its logits are compared
 			g.Caches[1].Window = 20
 		}
-		return AddExits(g)
+		return x.Add(g)
 	}
 	e, err := engine.Open(m, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(e.Close)
-	return e
+	return e, x
 }
 
-func gather(t *testing.T, e *engine.Engine, text quality.Text, opt Options) *Report {
+func gather(t *testing.T, x *Exits, e *engine.Engine, text quality.Text, opt Options) *Report {
 	t.Helper()
-	r, err := Gather(t.Context(), e, text, opt)
+	r, err := x.Gather(t.Context(), e, text, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestWeights(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
 			m, text := model(t, name)
-			e := open(t, m, engine.Options{Threads: 1})
+			e, _ := open(t, m, engine.Options{Threads: 1})
 			ref := evaluate(e.Graph, m, text.IDs[:block])
 			for i := range e.Graph.Steps {
 				s := &e.Graph.Steps[i]
@@ -141,9 +142,9 @@ func TestGather(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
 			m, text := model(t, name)
-			e := open(t, m, engine.Options{Threads: 2, UBatch: 20})
+			e, exits := open(t, m, engine.Options{Threads: 2, UBatch: 20})
 			text.IDs = text.IDs[:block]
-			got := gather(t, e, text, Options{Dims: 3})
+			got := gather(t, exits, e, text, Options{Dims: 3})
 			ref := evaluate(e.Graph, m, text.IDs)
 			at := 0
 			var age [7]float64
@@ -173,7 +174,7 @@ func TestGather(t *testing.T) {
 					t.Errorf("age %+v, want %v", a, age[n]/float64(at))
 				}
 			}
-			checkLayers(t, e.Graph, m, text.IDs, ref, got)
+			checkLayers(t, e.Graph, &exits.l, m, text.IDs, ref, got)
 		})
 	}
 }
@@ -239,12 +240,8 @@ func plainHead(g *graph.Graph, ref *graph.Ref, s *graph.Step, op step.Attend, h 
 }
 
 // checkLayers holds movement and exits against the interpreter's values.
-func checkLayers(t *testing.T, g *graph.Graph, m *gguf.Model, ids []int32, ref *graph.Ref, got *Report) {
+func checkLayers(t *testing.T, g *graph.Graph, l *layout, m *gguf.Model, ids []int32, ref *graph.Ref, got *Report) {
 	t.Helper()
-	l, err := layoutOf(g)
-	if err != nil {
-		t.Fatal(err)
-	}
 	final := ref.Vals[g.Logits]
 	for n, x := range got.Layers {
 		var cos, size, kld, agree float64
@@ -284,7 +281,8 @@ func TestGatherAnyWalk(t *testing.T) {
 	m, text := model(t, "stories260K")
 	var first *Report
 	for _, opt := range []engine.Options{{Threads: 1}, {Threads: 2, UBatch: 17}, {Threads: 3, UBatch: 1}} {
-		r := gather(t, open(t, m, opt), text, Options{Least: 5, Dims: 3})
+		e, x := open(t, m, opt)
+		r := gather(t, x, e, text, Options{Least: 5, Dims: 3})
 		if first == nil {
 			first = r
 		} else if !reflect.DeepEqual(r, first) {
@@ -304,7 +302,7 @@ func TestGatherAnyWalk(t *testing.T) {
 		}
 	}
 	forward(plain, func(l []float32) { want = append(want, l...) })
-	e := open(t, m, engine.Options{})
+	e, _ := open(t, m, engine.Options{})
 	forward(e, func(l []float32) {
 		for i, x := range l {
 			if math.Float32bits(x) != math.Float32bits(want[i]) {

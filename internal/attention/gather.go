@@ -51,9 +51,9 @@ type answer struct {
 	same bool
 }
 
-// Gather runs an engine, whose graph AddExits has changed, over the blocks of a text, each a sequence of its own. It
-// holds the engine, whose taps it takes. Figures are the same for any number of threads.
-func Gather(ctx context.Context, e *engine.Engine, text quality.Text, opt Options) (*Report, error) {
+// Gather runs an engine, whose graph has got its exits, over the blocks of a text, each a sequence of its own. It holds
+// the engine, whose taps it takes. Figures are the same for any number of threads.
+func (x *Exits) Gather(ctx context.Context, e *engine.Engine, text quality.Text, opt Options) (*Report, error) {
 	if text.Blocks() == 0 {
 		return nil, fmt.Errorf("attention: a text without blocks")
 	}
@@ -63,11 +63,8 @@ func Gather(ctx context.Context, e *engine.Engine, text quality.Text, opt Option
 	if opt.Dims == 0 {
 		opt.Dims = 64
 	}
-	g := &gatherer{e: e, opt: opt, text: text, ctx: ctx}
+	g := &gatherer{e: e, l: &x.l, opt: opt, text: text, ctx: ctx}
 	var err error
-	if g.l, err = layoutOf(e.Graph); err != nil {
-		return nil, err
-	}
 	if g.team, err = e.Team(e.Threads(plan.Many)); err != nil {
 		return nil, err
 	}

@@ -4,8 +4,7 @@ package attention
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	"ck/internal/graph"
 	"ck/internal/step"
@@ -20,160 +19,79 @@ type layout struct {
 
 // heads is an attention step.
 type heads struct {
-	layer int
+	layer int // counted by attention steps
 	op    step.Attend
 	cache graph.Cache
 	q, k  graph.ValueID
 }
 
-// AddExits gives a graph the logits of a model that ended earlier: behind each layer but the last the steps that make
-// logits, applied to its hidden states (the "logit lens"). It is a change of engine.Options; see Gather.
-func AddExits(g *graph.Graph) error {
-	streams, err := streamsOf(g)
+// Exits are the logits of a model that ended earlier: behind each layer but the last the steps that make logits,
+// applied to its hidden states (the "logit lens").
+type Exits struct{ l layout }
+
+// Add gives a graph its exits: a change of engine.Options, before Gather.
+func (x *Exits) Add(g *graph.Graph) error {
+	stages, err := g.Stages()
 	if err != nil {
 		return err
 	}
-	tail := tailOf(g)
-	if len(tail) == 0 {
-		return fmt.Errorf("nothing stands behind the last layer")
+	if len(stages) < 3 {
+		return fmt.Errorf("%d stages: the model has no layers, or nothing behind them", len(stages))
 	}
-	for n, x := range streams[1 : len(streams)-1] {
-		add := func(op graph.Op, name string, in []graph.ValueID, w []graph.WeightID, width int) graph.ValueID {
-			name = exitName(n, name)
-			v := g.NewValue(name, width)
-			g.Values[v].Picked = true
-			g.Add(op, name, in, []graph.ValueID{v}, w...)
-			return v
-		}
-		now := map[graph.ValueID]graph.ValueID{streams[len(streams)-1]: add(step.Pick{}, "pick", []graph.ValueID{x}, nil, g.Width(x))}
-		for _, s := range tail {
-			if len(s.Out) != 1 {
-				return fmt.Errorf("step %s has %d results", s.Name, len(s.Out))
-			}
-			in := make([]graph.ValueID, len(s.In))
-			for i, v := range s.In {
-				to, ok := now[v]
-				if !ok {
-					return fmt.Errorf("step %s reads %s, which is not made of the last layer's hidden states",
-						s.Name, g.Values[v].Name)
-				}
-				in[i] = to
-			}
-			now[s.Out[0]] = add(s.Op, s.Name, in, s.W, g.Width(s.Out[0]))
+	x.l = layout{}
+	for _, s := range stages[1:] {
+		x.l.streams = append(x.l.streams, s.In)
+	}
+	if err := x.l.findHeads(g); err != nil {
+		return err
+	}
+	tail := slices.Clone(g.Steps[stages[len(stages)-1].First:])
+	for n, v := range x.l.streams[1 : len(x.l.streams)-1] {
+		if err := x.l.addExit(g, tail, n, v); err != nil {
+			return err
 		}
 	}
+	x.l.exits = append(x.l.exits, g.Logits)
 	return nil
 }
 
-// exitName is the name of a step of the exit behind layer n.
-func exitName(n int, name string) string { return fmt.Sprintf("exit.%d.%s", n, name) }
-
-// layerOf is the layer that a step belongs to; false for steps before and behind all layers.
-func layerOf(name string) (int, bool) {
-	rest, ok := strings.CutPrefix(name, "blk.")
-	if !ok {
-		return 0, false
+// addExit adds the steps of the tail, which reads the last of the streams, to the hidden states behind layer n.
+func (l *layout) addExit(g *graph.Graph, tail []graph.Step, n int, stream graph.ValueID) error {
+	add := func(op graph.Op, name string, in []graph.ValueID, w []graph.WeightID, width int) graph.ValueID {
+		name = fmt.Sprintf("exit.%d.%s", n, name)
+		v := g.NewValue(name, width)
+		g.Values[v].Picked = true
+		g.Add(op, name, in, []graph.ValueID{v}, w...)
+		return v
 	}
-	number, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(number)
-	return n, err == nil
+	last := l.streams[len(l.streams)-1]
+	now := map[graph.ValueID]graph.ValueID{last: add(step.Pick{}, "pick", []graph.ValueID{stream}, nil, g.Width(stream))}
+	for _, s := range tail {
+		if len(s.Out) != 1 {
+			return fmt.Errorf("step %s has %d results", s.Name, len(s.Out))
+		}
+		in := make([]graph.ValueID, len(s.In))
+		for i, v := range s.In {
+			in[i] = now[v] // the border has one value alone
+		}
+		now[s.Out[0]] = add(s.Op, s.Name, in, s.W, g.Width(s.Out[0]))
+	}
+	l.exits = append(l.exits, now[g.Logits])
+	return nil
 }
 
-// tailOf is the steps behind the last layer that make the logits.
-func tailOf(g *graph.Graph) []graph.Step {
-	from := 0
-	for i := range g.Steps {
-		if _, ok := layerOf(g.Steps[i].Name); ok {
-			from = i + 1
-		}
-	}
-	var tail []graph.Step
-	for _, s := range g.Steps[from:] {
-		if !strings.HasPrefix(s.Name, "exit.") {
-			tail = append(tail, s)
-		}
-	}
-	return tail
-}
-
-// streamsOf finds the hidden states between layers: what one layer, or the embedding, writes and the next one, or the
-// tail, reads. There must be one such value at each border.
-func streamsOf(g *graph.Graph) ([]graph.ValueID, error) {
-	layers := 0
-	for i := range g.Steps {
-		if n, ok := layerOf(g.Steps[i].Name); ok {
-			layers = max(layers, n+1)
-		}
-	}
-	const nobody = -2                    // rows that were picked are the same states
-	writer := make([]int, len(g.Values)) // -1: before the layers
-	for i := range g.Steps {
-		n, ok := layerOf(g.Steps[i].Name)
-		if _, pick := g.Steps[i].Op.(step.Pick); pick {
-			n = nobody
-		} else if !ok {
-			n = -1
-		}
-		for _, v := range g.Steps[i].Out {
-			writer[v] = n
-		}
-	}
-	streams := make([]graph.ValueID, layers+1)
-	found := make([]int, layers+1)
-	cross := func(border int, in []graph.ValueID) {
-		for _, v := range in {
-			if writer[v] == border-1 && (found[border] == 0 || streams[border] != v) {
-				streams[border] = v
-				found[border]++
-			}
-		}
-	}
-	for i := range g.Steps {
-		if n, ok := layerOf(g.Steps[i].Name); ok {
-			cross(n, g.Steps[i].In)
-		}
-	}
-	for _, s := range tailOf(g) {
-		cross(layers, s.In)
-	}
-	for n, count := range found {
-		if count != 1 {
-			return nil, fmt.Errorf("%d values cross from layer %d to the next one; hidden states can be told where one does",
-				count, n-1)
-		}
-	}
-	return streams, nil
-}
-
-// layoutOf finds what Gather looks at in a graph that AddExits has changed.
-func layoutOf(g *graph.Graph) (*layout, error) {
-	l := &layout{}
-	var err error
-	if l.streams, err = streamsOf(g); err != nil {
-		return nil, err
-	}
+// findHeads finds the attention steps.
+func (l *layout) findHeads(g *graph.Graph) error {
 	for i := range g.Steps {
 		s := &g.Steps[i]
-		op, ok := s.Op.(step.Attend)
-		if !ok {
-			continue
+		if op, ok := s.Op.(step.Attend); ok {
+			l.heads = append(l.heads, heads{len(l.heads), op, g.Caches[op.Cache], s.In[0], s.In[1]})
 		}
-		n, _ := layerOf(s.Name)
-		l.heads = append(l.heads, heads{n, op, g.Caches[op.Cache], s.In[0], s.In[1]})
 	}
 	if len(l.heads) == 0 {
-		return nil, fmt.Errorf("the model has no attention")
+		return fmt.Errorf("the model has no attention")
 	}
-	logits := g.Values[g.Logits].Name
-	for n := range len(l.streams) - 2 {
-		v, ok := g.Find(exitName(n, logits))
-		if !ok {
-			return nil, fmt.Errorf("the graph has no exit behind layer %d", n)
-		}
-		l.exits = append(l.exits, v)
-	}
-	l.exits = append(l.exits, g.Logits)
-	return l, nil
+	return nil
 }
 
 // values are all values that are looked at.

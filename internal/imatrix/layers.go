@@ -3,11 +3,14 @@ package imatrix
 import (
 	"context"
 	"slices"
+	"time"
 	"unsafe"
 
+	"ck/asm/mat"
 	"ck/internal/engine"
 	"ck/internal/gguf"
 	"ck/internal/graph"
+	"ck/internal/linalg"
 	"ck/internal/plan"
 	"ck/internal/quality"
 	"ck/internal/quant"
@@ -68,6 +71,32 @@ func (l *Layers) Begin(g *graph.Graph, text quality.Text) (err error) {
 		l.rows[i] = int32(i)
 	}
 	return nil
+}
+
+// Estimate is how long the products of the covariances take on the workers of an engine of the model, at a rate that
+// it measures: the walks come on top.
+func (l *Layers) Estimate(ctx context.Context, e *engine.Engine) (time.Duration, error) {
+	inputs, err := inputsOf(l.graph, &Options{Output: true, Covariance: l.Wanted})
+	if err != nil {
+		return 0, err
+	}
+	products := 0.0
+	for _, s := range inputs {
+		if len(s.wanted) > 0 {
+			products += float64(s.width) * float64(s.width+mat.Columns) / 2
+		}
+	}
+	workers := e.Threads(plan.Many)
+	a := adder{}
+	if a.team, err = e.Team(workers); err != nil {
+		return 0, err
+	}
+	each := func(n int, f func(int)) error { return a.each(ctx, n, f) }
+	rate, err := linalg.Rate(each, workers, linalg.WidthOf(e.Tier))
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(products * float64(len(l.text.IDs)) / rate * float64(time.Second)), nil
 }
 
 // Stages is how many stages there are: the embedding, the layers, what stands behind them.
