@@ -13,7 +13,7 @@ import (
 func TestAssemblyIsGenerated(t *testing.T) {
 	out := t.TempDir()
 	committed := map[string]bool{}
-	for _, family := range []string{"attn", "dot", "elem", "quant", "roof"} {
+	for _, family := range []string{"attn", "dot", "elem", "quant", "mat", "roof"} {
 		if err := os.Mkdir(filepath.Join(out, family), 0o755); err != nil {
 			t.Fatal(err)
 		}

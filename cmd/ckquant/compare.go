@@ -13,6 +13,7 @@ import (
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/gguf"
+	"ck/internal/imatrix"
 	"ck/internal/plaintext"
 	"ck/internal/quality"
 	"ck/internal/quality/format"
@@ -23,9 +24,12 @@ type compareOptions struct {
 	file          string
 	block, blocks int
 	maxKLD        float64
+	imatrix       string
 }
 
 const compareLong = `Says how far B is from A, which is the original: for each tensor the types, the root mean square and the largest of the errors, and the ratio of signal to noise in decibels.
+
+With --imatrix FILE it says for each matrix the error of its outputs too: the mean square over that of A's outputs, for inputs as the file has them, their covariances if they were gathered (ckquant imatrix --covariance).
 
 With -f TEXT both models evaluate the text at once, in blocks of --ctx-size tokens of which the second half counts: perplexities, the KL divergence over the whole vocabulary (mean, median, quantiles), how often the most probable token is the same.
 
@@ -40,6 +44,8 @@ func (p *program) compareCommand() {
 	g.Int(&o.blocks, "blocks", "", 0, 1, maxTokens, "N", "evaluate the first N blocks; default: all")
 	g.Float(&o.maxKLD, "max-kld", "", 0, 0, math.MaxFloat64, "X",
 		"end with code 1 if the mean KL divergence is above this; 0: no bound")
+	g = cli.NewGroup(c.Flags(), "Weights")
+	g.Text(&o.imatrix, "imatrix", "", "", "FILE", "importance matrix, GGUF or .dat: say the errors of outputs")
 }
 
 // maxTokens bounds numbers of tokens.
@@ -95,7 +101,23 @@ func (p *program) compareWeights(ctx context.Context, a, b string) (*distance.Re
 	}
 	bar := p.app.NewProgress("comparing", "M weights", max(1, total/1e6))
 	defer bar.Done()
-	return distance.Of(ctx, models[0], models[1], workers, func(n int64) { bar.Reach(float64(n) / 1e6) })
+	opt := distance.Options{Workers: workers, At: func(n int64) { bar.Reach(float64(n) / 1e6) }}
+	if p.compare.imatrix != "" {
+		x, err := imatrix.Open(p.compare.imatrix)
+		if err != nil {
+			return nil, err
+		}
+		opt.Inputs = func(tensor string, n int) *distance.Inputs { return inputsOf(x.Find(tensor), n) }
+	}
+	return distance.Of(ctx, models[0], models[1], opt)
+}
+
+// inputsOf is what an importance matrix knows of the inputs of a tensor of n columns; nil: nothing that fits.
+func inputsOf(e *imatrix.Entry, n int) *distance.Inputs {
+	if e == nil || len(e.Sums) != n {
+		return nil
+	}
+	return &distance.Inputs{Squares: e.Sums, Covariance: e.Covariance}
 }
 
 // comparePair evaluates the text with both models.
@@ -173,6 +195,8 @@ type tensorDistance struct {
 	RMSE  float64  `json:"rmse"`
 	Max   float64  `json:"max"`
 	SNR   *float64 `json:"snr_db"` // null: equal
+
+	Output *float64 `json:"output_error,omitempty"` // relative mean square
 }
 
 // printCompare prints both comparisons.
@@ -185,7 +209,10 @@ func (p *program) printCompare(w *distance.Report, r *quality.Report) error {
 	}
 	var list []tensorDistance
 	for _, t := range w.Tensors {
-		d := tensorDistance{t.Name, t.A.String(), t.B.String(), t.Shape, t.RMSE, t.Max, nil}
+		d := tensorDistance{Name: t.Name, A: t.A.String(), B: t.B.String(), Shape: t.Shape, RMSE: t.RMSE, Max: t.Max}
+		if t.Output >= 0 {
+			d.Output = &t.Output
+		}
 		if !math.IsInf(t.SNR, 0) {
 			d.SNR = &t.SNR
 		}
@@ -205,13 +232,20 @@ func (p *program) printCompare(w *distance.Report, r *quality.Report) error {
 	}
 	t := plaintext.Table{Head: []string{"tensor", "A", "B", "RMSE", "largest", "SNR dB"}, Right: []bool{false, false,
 		false, true, true, true}}
+	if p.compare.imatrix != "" {
+		t.Head, t.Right = append(t.Head, "outputs"), append(t.Right, true)
+	}
 	for _, d := range list {
+		output := ""
+		if d.Output != nil {
+			output = fmt.Sprintf("%.3g", *d.Output)
+		}
 		snr := "equal"
 		if d.SNR != nil {
 			snr = fmt.Sprintf("%.1f", *d.SNR)
 		}
-		t.Rows = append(t.Rows, []string{d.Name, d.A, d.B, fmt.Sprintf("%.3g", d.RMSE), fmt.Sprintf("%.3g", d.Max),
-			snr})
+		row := []string{d.Name, d.A, d.B, fmt.Sprintf("%.3g", d.RMSE), fmt.Sprintf("%.3g", d.Max), snr, output}
+		t.Rows = append(t.Rows, row[:len(t.Head)])
 	}
 	if err := cli.OutError(t.Write(p.app.Out, c.Plain)); err != nil {
 		return err

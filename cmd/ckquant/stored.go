@@ -52,8 +52,10 @@ func (p *program) printStored(rows []storedRow) error {
 		}
 		t.Rows = append(t.Rows, []string{r.Type, r.Part, fmt.Sprint(r.Before), fmt.Sprint(r.After), ratio})
 	}
-	if _, err := fmt.Fprintln(p.app.Out); err != nil {
-		return cli.OutError(err)
+	if !p.app.Common.Plain {
+		if _, err := fmt.Fprintln(p.app.Text()); err != nil {
+			return cli.OutError(err)
+		}
 	}
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }
