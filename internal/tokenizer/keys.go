@@ -249,8 +249,8 @@ func (x *export) pickIDs(c *hfConfig, model map[string]int64) (addBOS, addEOS bo
 			put(s.name, int32(id))
 		}
 	}
-	for name, id := range x.ids {
-		if int(id) >= len(x.tokens) {
+	for _, name := range idNames {
+		if id := x.ids[name]; int(id) >= len(x.tokens) {
 			err = fmt.Errorf("%s is %d, but the model's embedding has %d rows; %s", name, id, len(x.tokens), remedyFiles)
 			return false, false, err
 		}
