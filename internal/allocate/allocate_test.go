@@ -137,6 +137,10 @@ func TestBest(t *testing.T) {
 					w.Divergence < c.Divergence {
 					t.Errorf("%s: divergence %g, the frontier has %g", name, c.Divergence, w.Divergence)
 				}
+				bySize, err := Best(tensors, sens, Size, bytes, nil)
+				if err != nil || bySize.Divergence < c.Divergence && bySize.Read <= c.Read {
+					t.Errorf("%s: %d bytes read and divergence %g, by size %d and %g", name, c.Read, c.Divergence, bySize.Read, bySize.Divergence)
+				}
 				for i := range tensors {
 					for j := range tensors[i].Options {
 						pick := slices.Clone(c.Pick)

@@ -144,8 +144,32 @@ func Within(frontier []Choice, bytes int64) (Choice, error) {
 
 // Best is the choice of least divergence that is found within so many bytes of the file, at a price: the best of the
 // frontier, and of also, after what they leave of the bytes is spent. Along a frontier of another price than the size
-// none may fit; then the best by size counts.
+// none may fit; then the best by size counts, and so it does where it is no worse in both.
 func Best(tensors []Tensor, sensitivity map[string]float64, price Price, bytes int64, also []Choice) (Choice, error) {
+	found, err := within(tensors, sensitivity, price, bytes, also)
+	if err != nil {
+		return found, err
+	}
+	bySize, err := within(tensors, sensitivity, Size, bytes, nil)
+	if err == nil && bySize.Divergence <= found.Divergence &&
+		cost(tensors, &bySize, price) <= cost(tensors, &found, price) {
+		return bySize, nil
+	}
+	return found, nil
+}
+
+// cost is what a choice costs at a price.
+func cost(tensors []Tensor, c *Choice, price Price) (sum int64) {
+	for i := range tensors {
+		sum += price(&tensors[i].Options[c.Pick[i]])
+	}
+	return sum
+}
+
+// within is the choice along the frontier of one price.
+func within(
+	tensors []Tensor, sensitivity map[string]float64, price Price, bytes int64, also []Choice,
+) (Choice, error) {
 	start, err := Within(Frontier(tensors, sensitivity, price), bytes)
 	if err != nil {
 		if start, err = Within(Frontier(tensors, sensitivity, Size), bytes); err != nil {
