@@ -116,8 +116,7 @@ func TestEncoderOdd(t *testing.T) {
 }
 
 // TestEncoderRandom encodes rows of random values and of random lengths, in many of which values are the same or
-// zero: 10,000 times 32 elements of each type. With CK_TEST_LARGE it is a million blocks, 100,000 of the slow types,
-// and the types share the cores.
+// zero: 10,000 blocks of each type, a million with CK_TEST_LARGE. The types share the cores.
 func TestEncoderRandom(t *testing.T) {
 	large := os.Getenv("CK_TEST_LARGE") != ""
 	sets := encoderSets()
@@ -126,23 +125,17 @@ func TestEncoderRandom(t *testing.T) {
 			continue
 		}
 		t.Run(typ.String(), func(t *testing.T) {
-			elems := 32 * 10_000
-			if large {
-				t.Parallel()
-				elems = 1_000_000 * max(32, typ.BlockElems())
-				if slowTypes[typ] {
-					elems /= 10
-				}
+			t.Parallel()
+			elems := 10_000 * max(32, typ.BlockElems())
+			switch {
+			case large:
+				elems *= 100
+			case testing.Short():
+				elems = 10_000 * 32
 			}
 			encodeRandom(t, typ, sets, elems)
 		})
 	}
-}
-
-// slowTypes are those of which Quantize takes more than 100 ns for a weight.
-var slowTypes = map[Type]bool{
-	IQ1_S: true, IQ1_M: true, IQ2_XXS: true, IQ2_XS: true, IQ2_S: true, IQ3_XXS: true, IQ3_S: true,
-	IQ4_NL: true, IQ4_XS: true,
 }
 
 // encodeRandom is TestEncoderRandom for so many elements of a type.
