@@ -10,6 +10,8 @@ import (
 	"ck/internal/cli"
 	"ck/internal/engine"
 	"ck/internal/generate"
+	"ck/internal/gguf"
+	"ck/internal/inspect"
 	"ck/internal/isa"
 	"ck/internal/kv"
 	"ck/internal/numa"
@@ -78,13 +80,16 @@ func classify(err error) int {
 		tier   *engine.TierError
 		full   *kv.ErrFull
 		memory *numa.NoMemory
+		input  *inspect.InputError
+		none   *inspect.NoMatchError
+		damage *gguf.DamageError
 	)
 	switch {
-	case errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing), errors.As(err, &none):
 		return cli.ExitUsage
 	case errors.Is(err, isa.ErrMissing), errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
-	case errors.As(err, &opened), errors.As(err, &model):
+	case errors.As(err, &opened), errors.As(err, &model), errors.As(err, &input), errors.As(err, &damage):
 		return cli.ExitInput
 	}
 	return 0

@@ -1,6 +1,11 @@
 package hf
 
-import "maps"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
 
 // class is what the converter knows of a class of models; a new one is a row of classes and a file with its parser.
 type class struct {
@@ -68,4 +73,11 @@ func union(of ...map[string]string) map[string]string {
 		maps.Copy(all, m)
 	}
 	return all
+}
+
+// ClassError says that a folder's class is not in the table.
+type ClassError struct{ Name string }
+
+func (e *ClassError) Error() string {
+	return fmt.Sprintf("architecture %.100q is not supported; known are %s", e.Name, strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
 }

@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	models "ck/internal/arch"
 	"ck/internal/gguf"
@@ -82,7 +79,7 @@ func parseConfig(b []byte) (*config, error) {
 	c.name = c.Architectures[0]
 	var ok bool
 	if c.class, ok = classes[c.name]; !ok {
-		return nil, fmt.Errorf("architecture %.100q is not supported; known are %s", c.name, strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
+		return nil, &ClassError{c.name}
 	}
 	if err := c.readQuantization(); err != nil {
 		return nil, err

@@ -106,6 +106,9 @@ func (a *Array) width() int {
 	return 4
 }
 
+// Data is the elements as they lie in the file, the last dimension's side by side.
+func (a *Array) Data() []byte { return a.data }
+
 // Row writes row i of a matrix, which is its last dimension, into dst. Elements of float64 are rounded.
 func (a *Array) Row(i int, dst []float32) {
 	for j := range dst {
