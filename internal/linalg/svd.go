@@ -28,9 +28,9 @@ type Options struct {
 type Method int
 
 const (
-	Auto      Method = iota // Direct where both sides are at most 1,024, else ByGram
-	Direct                  // bidiagonal: small values keep the precision of the largest
-	ByGram                  // eigenvalues of the Gram matrix of the shorter side
+	Auto   Method = iota // Direct where both sides are at most 1,024, else ByGram
+	Direct               // bidiagonal: small values keep the precision of the largest
+	ByGram               // eigenvalues of the Gram matrix of the shorter side
 )
 
 // ConvergenceError says that an iteration came to no end.
