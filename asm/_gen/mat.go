@@ -12,6 +12,12 @@ const matDoc = `A tile of %d x %d sums, %d accumulators.
 %s0.. accumulators, row after row; behind them the columns of B, then the broadcasts in turn. SI A, DX B, DI C; CX rows left, BX
 bytes between rows of C.`
 
+// rowsDoc heads the kernel of Rows.
+const rowsDoc = `Four rows A, as many columns as a turn has: y += c0 A0, c1 A1, c2 A2, c3 A3 in that order; sums of A0..A3 times x.
+
+The sums come first in the registers, then the factors, a column of y, one of x, one of a row. R8-R11 rows, SI x, DI y, AX the place
+in them; CX turns left.`
+
 // matKernel is the kernel of a width.
 type matKernel struct {
 	*gen
@@ -32,7 +38,61 @@ func mats(wide bool) *gen {
 	k.gen = newGen("mat", "mat_"+tier, "args")
 	k.describe(fmt.Sprintf(matDoc, k.high, k.vectors*k.lanes, k.high*k.vectors, k.vectors*k.lanes, k.letter))
 	k.kernel("add" + suffix)
+	k.rows("rows" + suffix)
 	return k.gen
+}
+
+// rows writes the kernel of Rows: Lanes columns a turn. Registers: rows of lanes of the four sums, then the factors, a
+// column of y, of x and of a row.
+func (k *matKernel) rows(name string) {
+	k.args = operandsOf("mat", "rowArgs")
+	lanes := constOf("mat", "Lanes")
+	each := lanes / k.lanes // registers of a turn
+	reg := func(n int) string { return fmt.Sprintf("%s%d", k.letter, n) }
+	sum := func(r, h int) string { return reg(r*each + h) }
+	factor := func(r int) string { return reg(4*each + r) }
+	y, x, row := reg(4*each+4), reg(4*each+5), reg(4*each+6)
+	rows := []string{"R8", "R9", "R10", "R11"}
+	k.describe(rowsDoc)
+	k.fn(name, "adds to each of y the products of four rows and their factors, and keeps the lanes of the rows' products with x.")
+	k.arg("BX")
+	for i, r := range rows {
+		k.p("MOVQ %d(BX), %s", k.args.at("A")+8*i, r)
+	}
+	k.p("MOVQ %d(BX), SI", k.args.at("X"))
+	k.p("MOVQ %d(BX), DI", k.args.at("Y"))
+	k.p("MOVQ %d(BX), DX", k.args.at("C"))
+	k.p("MOVQ %d(BX), CX", k.args.at("Turns"))
+	for r := range 4 {
+		k.p("VBROADCASTSD %d(DX), %s", 8*r, factor(r))
+		for h := range each {
+			k.p("VXORPD X%d, X%[1]d, X%[1]d", r*each+h)
+		}
+	}
+	k.p("XORQ AX, AX")
+	k.p("PCALIGN $32")
+	k.lab(name + "_l")
+	for h := range each {
+		at := 8 * k.lanes * h
+		k.p("VMOVUPD %d(DI)(AX*1), %s", at, y)
+		k.p("VMOVUPD %d(SI)(AX*1), %s", at, x)
+		for r, from := range rows {
+			k.p("VMOVUPD %d(%s)(AX*1), %s", at, from, row)
+			k.p("VFMADD231PD %s, %s, %s", row, factor(r), y)
+			k.p("VFMADD231PD %s, %s, %s", row, x, sum(r, h))
+		}
+		k.p("VMOVUPD %s, %d(DI)(AX*1)", y, at)
+	}
+	k.p("ADDQ $%d, AX", 8*lanes)
+	k.p("DECQ CX")
+	k.p("JNZ %s_l", name)
+	k.p("MOVQ %d(BX), DX", k.args.at("Sums"))
+	for r := range 4 {
+		for h := range each {
+			k.p("VMOVUPD %s, %d(DX)", sum(r, h), 8*(r*lanes+h*k.lanes))
+		}
+	}
+	k.ret()
 }
 
 // Registers of accumulators, of columns of B, of broadcasts.

@@ -1,4 +1,5 @@
-// Package mat holds products of float64 panels: what covariances, Gram matrices and their factorizations are made of.
+// Package mat holds products of float64 panels and of rows: what covariances, Gram matrices and their factorizations are
+// made of.
 //
 // A panel is Columns columns of a matrix, row after row: [rows][Columns]. The product of two panels adds to each of
 // Columns x Columns sums the products of one column of each, by fused multiply-add, in one chain down the rows. So every
@@ -74,4 +75,47 @@ func addGo(c []float64, stride int, a, b []float64) {
 			}
 		}
 	}
+}
+
+// Lanes is the number of sums that a product of two rows is added up in: element j belongs to lane j % Lanes.
+const Lanes = 8
+
+// rowArgs are the operands of Rows' assembly.
+type rowArgs struct {
+	A     [4]unsafe.Pointer
+	X, Y  unsafe.Pointer
+	C     unsafe.Pointer // [4]float64
+	Sums  unsafe.Pointer // [4][Lanes]float64
+	Turns int            // of Lanes elements
+}
+
+// Rows goes through four rows once: it adds c[0]*a[0], then c[1]*a[1] and so on to y, by fused multiply-add, and returns
+// the products of the rows with x. All rows, x and y have one length. Each product is added up in Lanes chains, which
+// are added in pairs.
+func Rows(w Width, y, x []float64, a *[4][]float64, c *[4]float64) (sums [4]float64) {
+	n := len(y)
+	if len(x) != n || len(a[0]) != n || len(a[1]) != n || len(a[2]) != n || len(a[3]) != n {
+		panic("mat: Rows: rows of different lengths")
+	}
+	var lanes [4][Lanes]float64
+	turns := n / Lanes
+	if w == Go {
+		turns = 0
+	} else if turns > 0 {
+		k := rowArgs{X: unsafe.Pointer(&x[0]), Y: unsafe.Pointer(&y[0]), C: unsafe.Pointer(c), Sums: unsafe.Pointer(&lanes), Turns: turns}
+		for r := range a {
+			k.A[r] = unsafe.Pointer(&a[r][0])
+		}
+		rows(w, &k)
+	}
+	for j := turns * Lanes; j < n; j++ {
+		for r := range a {
+			y[j] = math.FMA(a[r][j], c[r], y[j])
+			lanes[r][j%Lanes] = math.FMA(a[r][j], x[j], lanes[r][j%Lanes])
+		}
+	}
+	for r, l := range lanes {
+		sums[r] = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]))
+	}
+	return sums
 }

@@ -12,3 +12,11 @@ func add(w Width, k *args) {
 		addAVX2(k)
 	}
 }
+
+func rows(w Width, k *rowArgs) {
+	if w == W512 {
+		rowsAVX512(k)
+	} else {
+		rowsAVX2(k)
+	}
+}

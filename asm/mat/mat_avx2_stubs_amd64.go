@@ -8,3 +8,8 @@ package mat
 //
 //go:noescape
 func addAVX2(a *args)
+
+// rowsAVX2 adds to each of y the products of four rows and their factors, and keeps the lanes of the rows' products with x.
+//
+//go:noescape
+func rowsAVX2(a *rowArgs)

@@ -126,3 +126,57 @@ addAVX512_l:
 	VMOVUPD Z23, 128(DI)
 	VZEROUPPER
 	RET
+
+// Four rows A, as many columns as a turn has: y += c0 A0, c1 A1, c2 A2, c3 A3 in that order; sums of A0..A3 times x.
+//
+// The sums come first in the registers, then the factors, a column of y, one of x, one of a row. R8-R11 rows, SI x, DI y, AX the place
+// in them; CX turns left.
+
+// func rowsAVX512(a *rowArgs)
+// adds to each of y the products of four rows and their factors, and keeps the lanes of the rows' products with x.
+TEXT ·rowsAVX512(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), BX
+	MOVQ 0(BX), R8
+	MOVQ 8(BX), R9
+	MOVQ 16(BX), R10
+	MOVQ 24(BX), R11
+	MOVQ 32(BX), SI
+	MOVQ 40(BX), DI
+	MOVQ 48(BX), DX
+	MOVQ 64(BX), CX
+	VBROADCASTSD 0(DX), Z4
+	VXORPD X0, X0, X0
+	VBROADCASTSD 8(DX), Z5
+	VXORPD X1, X1, X1
+	VBROADCASTSD 16(DX), Z6
+	VXORPD X2, X2, X2
+	VBROADCASTSD 24(DX), Z7
+	VXORPD X3, X3, X3
+	XORQ AX, AX
+	PCALIGN $32
+rowsAVX512_l:
+	VMOVUPD 0(DI)(AX*1), Z8
+	VMOVUPD 0(SI)(AX*1), Z9
+	VMOVUPD 0(R8)(AX*1), Z10
+	VFMADD231PD Z10, Z4, Z8
+	VFMADD231PD Z10, Z9, Z0
+	VMOVUPD 0(R9)(AX*1), Z10
+	VFMADD231PD Z10, Z5, Z8
+	VFMADD231PD Z10, Z9, Z1
+	VMOVUPD 0(R10)(AX*1), Z10
+	VFMADD231PD Z10, Z6, Z8
+	VFMADD231PD Z10, Z9, Z2
+	VMOVUPD 0(R11)(AX*1), Z10
+	VFMADD231PD Z10, Z7, Z8
+	VFMADD231PD Z10, Z9, Z3
+	VMOVUPD Z8, 0(DI)(AX*1)
+	ADDQ $64, AX
+	DECQ CX
+	JNZ rowsAVX512_l
+	MOVQ 56(BX), DX
+	VMOVUPD Z0, 0(DX)
+	VMOVUPD Z1, 64(DX)
+	VMOVUPD Z2, 128(DX)
+	VMOVUPD Z3, 192(DX)
+	VZEROUPPER
+	RET

@@ -8,3 +8,8 @@ package mat
 //
 //go:noescape
 func addAVX512(a *args)
+
+// rowsAVX512 adds to each of y the products of four rows and their factors, and keeps the lanes of the rows' products with x.
+//
+//go:noescape
+func rowsAVX512(a *rowArgs)

@@ -54,6 +54,45 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// Rows are those of the definition, bit for bit, for any length; nothing beside them is read or written.
+func TestRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, w := range widths() {
+		for _, n := range []int{0, 1, 7, 8, 9, 16, 23, 64, 1000} {
+			var a [4][]float64
+			x, y := testkit.Guarded[float64](t, n), testkit.Guarded[float64](t, n)
+			for r := range a {
+				a[r] = testkit.Guarded[float64](t, n)
+			}
+			for _, v := range [][]float64{x, y, a[0], a[1], a[2], a[3]} {
+				for i := range v {
+					v[i] = rng.NormFloat64()
+				}
+			}
+			c := [4]float64{rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64(), rng.NormFloat64()}
+			wantY, before := append([]float64(nil), y...), append([]float64(nil), x...)
+			var want [4]float64
+			for r := range a {
+				var l [8]float64
+				for j := range n {
+					wantY[j] = math.FMA(c[r], a[r][j], wantY[j])
+					l[j%8] = math.FMA(x[j], a[r][j], l[j%8])
+				}
+				want[r] = ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]))
+			}
+			got := Rows(w, y, x, &a, &c)
+			if got != want {
+				t.Errorf("width %d, %d columns: sums %v, want %v", w, n, got, want)
+			}
+			for j := range n {
+				if y[j] != wantY[j] || x[j] != before[j] {
+					t.Fatalf("width %d, %d columns: element %d is %v, want %v", w, n, j, y[j], wantY[j])
+				}
+			}
+		}
+	}
+}
+
 // What does not fit is refused before memory is touched.
 func TestAddPanics(t *testing.T) {
 	x := func(n int) []float64 { return make([]float64, n) }
@@ -61,6 +100,8 @@ func TestAddPanics(t *testing.T) {
 		func() { Add(Go, x(Columns*Columns), Columns, x(Columns), x(2*Columns)) },
 		func() { Add(Go, x(Columns*Columns-1), Columns, x(Columns), x(Columns)) },
 		func() { Add(Go, x(Columns*Columns), Columns, x(Columns+1), x(Columns+1)) },
+		func() { Rows(Go, x(8), x(8), &[4][]float64{x(8), x(8), x(8), x(7)}, new([4]float64)) },
+		func() { Rows(Go, x(8), x(7), &[4][]float64{x(8), x(8), x(8), x(8)}, new([4]float64)) },
 	} {
 		func() {
 			defer func() {

@@ -24,13 +24,6 @@ func WidthOf(t isa.Tier) mat.Width {
 	return mat.W512
 }
 
-const (
-	// gramRows is the rows of X that are added at once: two panels of them are a tenth of a second cache of 1 MiB.
-	gramRows = 256
-	// groupPanels is the panels that a worker goes through with each other panel: they stay in its second cache.
-	groupPanels = 8
-)
-
 // Gram adds up XᵀX of rows of N columns, in float64: every sum is one chain down all rows that are added.
 type Gram struct {
 	N     int
@@ -43,60 +36,29 @@ type Scratch struct{ panels []float64 }
 
 // Add adds rows of x that begin stride elements apart. Products of two float32 are exact in float64.
 func (g *Gram) Add(each Each, s *Scratch, x []float32, rows, stride int) error {
-	for r := 0; r < rows; r += gramRows {
-		if err := g.add(each, s, x[r*stride:], min(gramRows, rows-r), stride); err != nil {
+	for r := 0; r < rows; r += depth {
+		at := panels{n: g.N, rows: min(depth, rows-r), data: s.panels}
+		err := at.fill(each, func(p int, panel []float64) { pack(panel, x[r*stride:], p*mat.Columns, g.N, stride) })
+		s.panels = at.data
+		if err != nil {
+			return err
+		}
+		if err := triangle(each, sums{g.Sums, g.N, g.Width}, at, at, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *Gram) add(each Each, s *Scratch, x []float32, rows, stride int) error {
-	panels, size := (g.N+mat.Columns-1)/mat.Columns, rows*mat.Columns
-	if cap(s.panels) < panels*size {
-		s.panels = make([]float64, panels*size)
-	}
-	panel := func(p int) []float64 { return s.panels[p*size : (p+1)*size] }
-	if err := each(panels, func(p int) { g.pack(panel(p), x, p*mat.Columns, stride) }); err != nil {
-		return err
-	}
-	groups := (panels + groupPanels - 1) / groupPanels
-	return each(groups, func(i int) { // the first has the most to do
-		first, end := i*groupPanels, min((i+1)*groupPanels, panels)
-		var edge [mat.Columns * mat.Columns]float64
-		for q := first; q < panels; q++ {
-			for p := first; p <= min(q, end-1); p++ {
-				g.tile(&edge, p*mat.Columns, q*mat.Columns, panel(p), panel(q))
-			}
-		}
-	})
-}
-
-// pack copies columns from c on to a panel; where there is none it has zeros.
-func (g *Gram) pack(panel []float64, x []float32, c, stride int) {
-	n := min(mat.Columns, g.N-c)
+// pack copies columns from c on, of n, to a panel; where there is none it has zeros.
+func pack[F float32 | float64](panel []float64, x []F, c, n, stride int) {
+	n = min(mat.Columns, n-c)
 	for r := 0; r*mat.Columns < len(panel); r++ {
 		to := panel[r*mat.Columns:][:mat.Columns]
 		for j, v := range x[r*stride+c:][:n] {
 			to[j] = float64(v)
 		}
 		clear(to[n:])
-	}
-}
-
-// tile adds the products of two panels to the sums from (i, j) on. At an edge of the matrix it goes through a tile of its own.
-func (g *Gram) tile(edge *[mat.Columns * mat.Columns]float64, i, j int, a, b []float64) {
-	rows, cols := min(mat.Columns, g.N-i), min(mat.Columns, g.N-j)
-	if rows == mat.Columns && cols == mat.Columns {
-		mat.Add(g.Width, g.Sums[i*g.N+j:], g.N, a, b)
-		return
-	}
-	for r := range rows {
-		copy(edge[r*mat.Columns:][:cols], g.Sums[(i+r)*g.N+j:])
-	}
-	mat.Add(g.Width, edge[:], mat.Columns, a, b)
-	for r := range rows {
-		copy(g.Sums[(i+r)*g.N+j:][:cols], edge[r*mat.Columns:])
 	}
 }
 
