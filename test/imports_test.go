@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/chat":             {"internal/cli", "internal/engine", "internal/generate", "internal/lineedit", "internal/output", "internal/plaintext", "internal/prompt", "internal/template"},
 	"internal/attention":        {"internal/engine", "internal/graph", "internal/plan", "internal/quality", "internal/step", "internal/team", "internal/walk"},
 	"internal/attention/format": {"internal/attention", "internal/picture", "internal/plaintext"},
-	"internal/inspect":          {"internal/gguf", "internal/hf", "internal/humanize", "internal/mapfile", "internal/npy", "internal/quant", "internal/safetensors", "internal/tokenizer"},
+	"internal/inspect":          {"internal/gguf", "internal/hf", "internal/humanize", "internal/linalg", "internal/mapfile", "internal/npy", "internal/quant", "internal/safetensors", "internal/tokenizer"},
 	"internal/verdict":          {"internal/attention"},
 	"internal/imatrix":          {"asm/mat", "internal/engine", "internal/gguf", "internal/graph", "internal/linalg", "internal/mapfile", "internal/plan", "internal/quality", "internal/quant", "internal/step", "internal/team", "internal/tokenizer", "internal/walk"},
 	"internal/spectrum":         {"internal/isa", "internal/quant"},

@@ -14,6 +14,7 @@ import (
 
 	"ck/internal/gguf"
 	"ck/internal/humanize"
+	"ck/internal/linalg"
 	"ck/internal/quant"
 )
 
@@ -122,27 +123,43 @@ func (r *Reader) Row(i int, dst []float32) {
 }
 
 // Row64 writes row i into dst without rounding.
-func (r *Reader) Row64(i int, dst []float64) {
-	dst = dst[:r.m.Cols]
-	if r.m.Tensor.Type == quant.F64 {
-		b := r.r.Row(r.m.Slice*r.m.Rows + i)
+func (r *Reader) Row64(i int, dst []float64) { r.Part(i, 0, dst[:r.m.Cols]) }
+
+// Part writes the elements of row i from column from on into dst, without rounding. Both ends are at blocks of the type.
+func (r *Reader) Part(i, from int, dst []float64) {
+	typ, b := r.m.Tensor.Type, r.r.Row(r.m.Slice*r.m.Rows+i)
+	b = b[from/typ.BlockElems()*typ.BlockBytes():]
+	if typ == quant.F64 {
 		for j := range dst {
 			dst[j] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*j:]))
 		}
 		return
 	}
-	if r.row == nil {
-		r.row = make([]float32, r.m.Cols)
-	}
-	r.Row(i, r.row)
+	r.row = slices.Grow(r.row[:0], len(dst))[:len(dst)]
+	quant.Decode(typ, r.row, b)
 	for j, v := range r.row {
 		dst[j] = float64(v)
 	}
 }
 
+// Floats is the matrix as linear algebra reads it, within Guard of its model.
+func (x *Matrix) Floats() linalg.Matrix {
+	return linalg.Matrix{Rows: x.Rows, Cols: x.Cols, Reader: func() func(i, from int, dst []float64) { return x.Reader().Part }}
+}
+
 // NotFinite finds the first value of row i that is NaN or infinite; -1: there is none.
 func NotFinite[F float32 | float64](row []F) int {
 	return slices.IndexFunc(row, func(v F) bool { return v-v != 0 })
+}
+
+// Workers is Each for linear algebra.
+func (m *Model) Workers(ctx context.Context, workers int) linalg.Each {
+	return func(n int, f func(i int)) error {
+		return m.Each(ctx, n, workers, func(i int) error {
+			f(i)
+			return nil
+		})
+	}
 }
 
 // Each calls f for 0 to n-1 on so many workers, within Guard of m. The first error ends it, as ctx does.

@@ -56,19 +56,17 @@ func (m Method) Of(rows, cols int) Method {
 }
 
 // Bound is how far a singular value s may be from the true one, for the largest value of the matrix, by a method. By the
-// Gram matrix an eigenvalue is off by a few units of rounding u of the largest, c*u*largest²; so its root is off by half
-// of that over s, and by sqrt(c*u)*largest where nothing of s is left. c is 4: rounding errors of the sums have either
-// sign, and what was measured stays below 1 (TestBound).
+// Gram matrix small eigenvalues are off by a few units of rounding u of the largest, c*u*largest². So their root is off
+// by c*u*largest²/s at most, and by sqrt(c*u)*largest, 4e-8, where nothing of s is left. Rounding errors have either
+// sign and hardly add up: c was 5 at most for sides up to 1,600, and is taken as 16 (TestBound). Both ways add rounding
+// errors of the iteration, of the largest value.
 func (m Method) Bound(s, largest float64) float64 {
-	const u = 0x1p-53
-	if m == Direct {
-		return 32 * u * largest
+	const u, c, iteration = 0x1p-53, 16, 128
+	bound := iteration * u * largest
+	if m == Direct || largest == 0 {
+		return bound
 	}
-	least := math.Sqrt(4*u) * largest
-	if s <= least {
-		return least
-	}
-	return min(least, 4*u*largest*largest/s)
+	return bound + largest*min(math.Sqrt(c*u), c*u*largest/s)
 }
 
 // Memory is the bytes that a method takes for a matrix of that shape.
@@ -208,62 +206,78 @@ func stageDepth(short int) int {
 // gramOf adds the Gram matrix of the shorter side to g, on and above the diagonal: each sum is one chain along the longer
 // side. It returns the largest magnitude of an element.
 func gramOf(ctx context.Context, g sums, a Matrix, each Each, at func(done float64)) (largest float64, err error) {
-	n, long := min(a.Rows, a.Cols), max(a.Rows, a.Cols)
-	x := panels{n: n}
-	var rows []float64
-	var mu sync.Mutex
-	see := func(list []float64) {
-		top := 0.0
-		for _, v := range list {
-			if v = math.Abs(v); !(v <= top) {
-				top = v // NaN stays
-			}
+	x := stages{a: a, across: a.Rows < a.Cols, each: each}
+	err = x.all(ctx, func(from int, part panels) error {
+		if err := triangle(each, g, part, part, 0); err != nil {
+			return err
 		}
-		mu.Lock()
-		largest = max(largest, top)
-		mu.Unlock()
-	}
-	for from := 0; from < long; from += x.rows {
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		x.rows = min(stageDepth(n), long-from)
-		if a.Rows < a.Cols {
-			err = x.fill(each, func(p int, panel []float64) { across(a, panel, p*mat.Columns, from, see) })
-		} else {
-			rows = slices.Grow(rows[:0], x.rows*n)[:x.rows*n]
-			err = each((x.rows+depth-1)/depth, func(i int) {
-				row := a.Reader()
-				for r := i * depth; r < min((i+1)*depth, x.rows); r++ {
-					row(from+r, 0, rows[r*n:][:n])
-				}
-				see(rows[i*depth*n : min((i+1)*depth, x.rows)*n])
-			})
-			if err == nil {
-				err = x.fill(each, func(p int, panel []float64) { pack(panel, rows, p*mat.Columns, n, n) })
-			}
-		}
-		if err == nil {
-			err = triangle(each, g, x, x, 0)
-		}
-		if err != nil {
-			return 0, err
-		}
-		at(float64(from+x.rows) / float64(long))
-	}
-	return largest, nil
+		at(float64(from+part.rows) / float64(max(a.Rows, a.Cols)))
+		return nil
+	})
+	return x.largest, err
 }
 
-// across makes a panel of Columns rows of a, from row i on: its columns [from, ...) are the panel's rows.
-func across(a Matrix, panel []float64, i, from int, see func([]float64)) {
-	row, n := a.Reader(), len(panel)/mat.Columns
-	buf := make([]float64, n)
+// stages reads a matrix once, in panels of as much of it as is in memory at once.
+type stages struct {
+	a       Matrix
+	across  bool // panels are of rows: what is multiplied runs along them; else of columns
+	each    Each
+	largest float64 // magnitude of an element that was read; NaN where one is
+
+	mu   sync.Mutex
+	rows []float64
+}
+
+// all calls f with one part after the other.
+func (x *stages) all(ctx context.Context, f func(from int, part panels) error) error {
+	part, long := panels{n: x.a.Cols}, x.a.Rows
+	if x.across {
+		part.n, long = long, part.n
+	}
+	for from := 0; from < long; from += part.rows {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		part.rows = min(stageDepth(part.n), long-from)
+		fill := func(p int, panel []float64) { x.columns(panel, p*mat.Columns, from) }
+		if !x.across {
+			if err := x.read(from, part.rows); err != nil {
+				return err
+			}
+			fill = func(p int, panel []float64) { pack(panel, x.rows, p*mat.Columns, part.n, part.n) }
+		}
+		if err := part.fill(x.each, fill); err != nil {
+			return err
+		}
+		if err := f(from, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads n whole rows.
+func (x *stages) read(from, n int) error {
+	cols := x.a.Cols
+	x.rows = slices.Grow(x.rows[:0], n*cols)[:n*cols]
+	return x.each((n+depth-1)/depth, func(i int) {
+		row, end := x.a.Reader(), min((i+1)*depth, n)
+		for r := i * depth; r < end; r++ {
+			row(from+r, 0, x.rows[r*cols:][:cols])
+		}
+		x.see(x.rows[i*depth*cols : end*cols])
+	})
+}
+
+// columns makes a panel of Columns rows of the matrix, from row i on: their columns [from, ...) are the panel's rows.
+func (x *stages) columns(panel []float64, i, from int) {
+	row, buf := x.a.Reader(), make([]float64, len(panel)/mat.Columns)
 	for c := range mat.Columns {
-		if i+c >= a.Rows {
+		if i+c >= x.a.Rows {
 			clear(buf)
 		} else {
 			row(i+c, from, buf)
-			see(buf)
+			x.see(buf)
 		}
 		for r, v := range buf {
 			panel[r*mat.Columns+c] = v
@@ -271,23 +285,15 @@ func across(a Matrix, panel []float64, i, from int, see func([]float64)) {
 	}
 }
 
-// Leading returns the k largest singular values of a with their vectors, by a randomized range finder (Halko, Martinsson,
-// Tropp 2011) with a fixed seed: left[i] has a value for each row, right[i] for each column.
-func Leading(ctx context.Context, a Matrix, k int, opt Options) (values []float64, left, right [][]float64, err error) {
-	d, err := dense(a)
-	if err != nil {
-		return nil, nil, nil, err
+// see keeps the largest magnitude.
+func (x *stages) see(list []float64) {
+	top := 0.0
+	for _, v := range list {
+		if v = math.Abs(v); v > top || v != v {
+			top = v // NaN stays: nothing is above it
+		}
 	}
-	var svd gm.SVD
-	if !svd.Factorize(d, gm.SVDThin) {
-		return nil, nil, nil, &ConvergenceError{a.Rows, a.Cols}
-	}
-	var u, v gm.Dense
-	svd.UTo(&u)
-	svd.VTo(&v)
-	values = svd.Values(nil)[:k]
-	for i := range values {
-		left, right = append(left, gm.Col(nil, i, &u)), append(right, gm.Col(nil, i, &v))
-	}
-	return values, left, right, context.Cause(ctx)
+	x.mu.Lock()
+	x.largest = max(x.largest, top)
+	x.mu.Unlock()
 }

@@ -2,6 +2,7 @@ package linalg
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -57,6 +58,162 @@ func TestSingularValues(t *testing.T) {
 				t.Errorf("%v: value %d is %v, want %v", s, i, first[i], w)
 			}
 		}
+	}
+}
+
+// Of a matrix of rank 12 with noise beside it the leading vectors are those of the whole decomposition; in the same bits
+// for any number of workers and tier.
+func TestLeading(t *testing.T) {
+	const rank, asked = 12, 20
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, s := range [][3]int{{300, 500, 1}, {500, 300, 1}, {40, 700, 1}, {300, 310, 0}, {5, 3, 1}} {
+		rows, cols := s[0], s[1]
+		data := gaussian(rng, rows*cols)
+		for i := range data {
+			data[i] *= 1e-3 * float64(s[2])
+		}
+		for k := range rank {
+			u, v := gaussian(rng, rows), gaussian(rng, cols)
+			for i := range rows {
+				for j := range cols {
+					data[i*cols+j] += u[i] * v[j] / float64(1+k)
+				}
+			}
+		}
+		a := of(rows, cols, data)
+		want, err := SingularValues(context.Background(), a, Options{Method: Direct})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var first []float64
+		for _, tier := range tiers() {
+			for _, n := range []int{1, 3} {
+				values, left, right, err := Leading(context.Background(), a, asked, Options{Width: WidthOf(tier), Each: workers(n)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := slices.Concat(values, slices.Concat(left...), slices.Concat(right...))
+				if first == nil {
+					first = all
+					checkLeading(t, a, data, values, left, right, want, min(rank, len(values)))
+				}
+				if !slices.Equal(first, all) {
+					t.Fatalf("%v, %v, %d workers: other bits", s, tier, n)
+				}
+				if len(values) != min(asked, rows, cols) {
+					t.Fatalf("%v: %d values", s, len(values))
+				}
+				if s[2] == 0 && values[rank] != 0 {
+					t.Errorf("%v: value %d of a matrix of rank %d is %v", s, rank, rank, values[rank])
+				}
+			}
+		}
+	}
+}
+
+// checkLeading compares the first values with those wanted, their vectors with what the matrix makes of them.
+func checkLeading(t *testing.T, a Matrix, data, values []float64, left, right [][]float64, want []float64, sure int) {
+	t.Helper()
+	for i, v := range values[:sure] {
+		if math.Abs(v-want[i]) > 1e-9*want[0] {
+			t.Errorf("%d x %d: value %d is %v, want %v", a.Rows, a.Cols, i, v, want[i])
+		}
+		for r := range a.Rows { // A right = value left
+			sum := 0.0
+			for c := range a.Cols {
+				sum += data[r*a.Cols+c] * right[i][c]
+			}
+			if math.Abs(sum-v*left[i][r]) > 1e-9*want[0] {
+				t.Fatalf("%d x %d: row %d of A times vector %d is %v, want %v", a.Rows, a.Cols, r, i, sum, v*left[i][r])
+			}
+		}
+	}
+	for _, side := range [][][]float64{left, right} {
+		for i, u := range side {
+			for j, v := range side {
+				dot, want := 0.0, 0.0
+				for r := range u {
+					dot += u[r] * v[r]
+				}
+				if i == j && values[i] > 0 {
+					want = 1
+				}
+				if math.Abs(dot-want) > 1e-11 {
+					t.Fatalf("%d x %d: vectors %d and %d have the product %v", a.Rows, a.Cols, i, j, dot)
+				}
+			}
+		}
+	}
+}
+
+// The bound holds where it is largest: for values that are zero but for rounding, and for a spectrum that falls to them.
+func TestBound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	worst := 0.0
+	for _, s := range [][3]int{{200, 300, 20}, {300, 200, 199}, {150, 2000, 1}, {400, 400, 300}} {
+		rows, cols, rank := s[0], s[1], s[2]
+		data := make([]float64, rows*cols)
+		for k := range rank {
+			u, v := gaussian(rng, rows), gaussian(rng, cols)
+			scale := math.Pow(10, -9*float64(k)/float64(rank))
+			for i := range rows {
+				for j := range cols {
+					data[i*cols+j] += scale * u[i] * v[j]
+				}
+			}
+		}
+		a := of(rows, cols, data)
+		want, err := SingularValues(context.Background(), a, Options{Method: Direct})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := SingularValues(context.Background(), a, Options{Method: ByGram, Width: WidthOf(isa.Best(isa.Detect()))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range want {
+			worst = max(worst, math.Abs(got[i]-w)/ByGram.Bound(w, want[0]))
+		}
+	}
+	t.Logf("at most %.2f of the bound", worst)
+	if worst > 1 {
+		t.Errorf("%.2f times the bound", worst)
+	}
+}
+
+// What has no answer is an error: values that are not finite, and by the Gram matrix those whose squares have no room.
+func TestSingularValuesRefused(t *testing.T) {
+	for _, m := range []Method{Direct, ByGram} {
+		for _, bad := range []float64{math.NaN(), math.Inf(-1)} {
+			if _, err := SingularValues(context.Background(), of(2, 3, []float64{1, 2, 3, bad, 5, 6}), Options{Method: m}); !errors.Is(err, ErrNotFinite) {
+				t.Errorf("method %d, %g: %v", m, bad, err)
+			}
+		}
+	}
+	var e *RangeError
+	for _, v := range []float64{1e-70, 1e70} {
+		a := of(1, 2, []float64{v, v / 2})
+		if _, err := SingularValues(context.Background(), a, Options{Method: ByGram}); !errors.As(err, &e) {
+			t.Errorf("%g: %v", v, err)
+		}
+		got, err := SingularValues(context.Background(), a, Options{Method: Direct})
+		if err != nil || math.Abs(got[0]/(v*math.Sqrt(1.25))-1) > 1e-14 {
+			t.Errorf("%g: %v, %v", v, got, err)
+		}
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	stop(errors.ErrUnsupported)
+	if _, err := SingularValues(ctx, of(1, 1, []float64{1}), Options{Method: ByGram}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("stopped: %v", err)
+	}
+	for _, s := range [][2]int{{0, 3}, {3, 0}} {
+		if got, err := SingularValues(context.Background(), of(s[0], s[1], nil), Options{}); len(got) != 0 || err != nil {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	got, err := SingularValues(context.Background(), of(2, 2, make([]float64, 4)), Options{Method: ByGram})
+	if err != nil || !slices.Equal(got, []float64{0, 0}) {
+		t.Errorf("zeros: %v, %v", got, err)
 	}
 }
 
