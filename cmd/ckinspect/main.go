@@ -29,6 +29,7 @@ func main() { newProgram().app.Main() }
 type program struct {
 	app       *cli.App
 	attention attentionOptions
+	svd       svdOptions
 }
 
 const long = `Looks into models: so far where their attention goes, how hidden states move, and when the model has decided.
@@ -52,6 +53,7 @@ func newProgram() *program {
 		return cli.Usage("nothing to do; see ckinspect --help")
 	}
 	p.app.AddLinesFlag()
+	p.svdCommand()
 	p.attentionCommand()
 	p.app.AddConfigCommand()
 	return p
@@ -84,6 +86,9 @@ func classify(err error) int {
 		none   *inspect.NoMatchError
 		damage *gguf.DamageError
 	)
+	if code := classifySpectra(err); code != 0 {
+		return code
+	}
 	switch {
 	case errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing), errors.As(err, &none):
 		return cli.ExitUsage
