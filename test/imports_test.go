@@ -85,6 +85,8 @@ var mayImport = map[string][]string{
 	"internal/attention":        {"internal/engine", "internal/graph", "internal/plan", "internal/quality", "internal/step", "internal/team", "internal/walk"},
 	"internal/attention/format": {"internal/attention", "internal/picture", "internal/plaintext"},
 	"internal/inspect":          {"internal/gguf", "internal/hf", "internal/humanize", "internal/linalg", "internal/mapfile", "internal/npy", "internal/quant", "internal/safetensors", "internal/tokenizer"},
+	"internal/correlate":        {"asm/mat", "internal/inspect", "internal/linalg", "internal/spectrum"},
+	"internal/correlate/view":   {"internal/correlate", "internal/picture", "internal/plaintext"},
 	"internal/spectra":          {"asm/mat", "internal/inspect", "internal/linalg", "internal/quant", "internal/spectrum"},
 	"internal/spectra/view":     {"internal/picture", "internal/plaintext", "internal/spectra"},
 	"internal/verdict":          {"internal/attention"},

@@ -30,6 +30,7 @@ type program struct {
 	app       *cli.App
 	attention attentionOptions
 	svd       svdOptions
+	correlate correlateOptions
 }
 
 const long = `Looks into models: so far where their attention goes, how hidden states move, and when the model has decided.
@@ -54,6 +55,7 @@ func newProgram() *program {
 	}
 	p.app.AddLinesFlag()
 	p.svdCommand()
+	p.correlateCommand()
 	p.attentionCommand()
 	p.app.AddConfigCommand()
 	return p

@@ -152,6 +152,18 @@ func NotFinite[F float32 | float64](row []F) int {
 	return slices.IndexFunc(row, func(v F) bool { return v-v != 0 })
 }
 
+// WhereNotFinite says where the first value is that is NaN or infinite; "" where there is none.
+func WhereNotFinite(x *Matrix) string {
+	rows, row := x.Reader(), make([]float64, x.Cols)
+	for i := range x.Rows {
+		rows.Row64(i, row)
+		if j := NotFinite(row); j >= 0 {
+			return fmt.Sprintf("row %d, column %d (from 0) is %v", i, j, row[j])
+		}
+	}
+	return ""
+}
+
 // Workers is Each for linear algebra.
 func (m *Model) Workers(ctx context.Context, workers int) linalg.Each {
 	return func(n int, f func(i int)) error {

@@ -13,6 +13,14 @@ import (
 // use then.
 type Each func(n int, f func(i int)) error
 
+// Inline is an Each on the caller's goroutine.
+func Inline(n int, f func(i int)) error {
+	for i := range n {
+		f(i)
+	}
+	return nil
+}
+
 // WidthOf is the widest vectors of a tier.
 func WidthOf(t isa.Tier) mat.Width {
 	switch {
@@ -70,15 +78,9 @@ func Rate(each Each, workers int, width mat.Width) (float64, error) {
 	for time.Since(start) < least {
 		err := each(workers, func(int) {
 			g := &Gram{N: n, Width: width, Sums: make([]float64, n*n)}
-			inline := func(n int, f func(int)) error {
-				for i := range n {
-					f(i)
-				}
-				return nil
-			}
 			var s Scratch
 			for range 8 {
-				g.Add(inline, &s, x, rows, n)
+				g.Add(Inline, &s, x, rows, n)
 			}
 		})
 		if err != nil {

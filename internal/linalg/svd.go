@@ -124,12 +124,7 @@ func SingularValues(ctx context.Context, a Matrix, opt Options) ([]float64, erro
 // whole gives the options that are not set.
 func (o Options) whole() Options {
 	if o.Each == nil {
-		o.Each = func(n int, f func(i int)) error {
-			for i := range n {
-				f(i)
-			}
-			return nil
-		}
+		o.Each = Inline
 	}
 	if o.At == nil {
 		o.At = func(float64) {}

@@ -237,23 +237,11 @@ func (s *survey) measure(i, workers int) error {
 			return err
 		}
 		if r.Failed = err.Error(); errors.Is(err, linalg.ErrNotFinite) {
-			r.Failed = whereNotFinite(x)
+			r.Failed = inspect.WhereNotFinite(x)
 		}
 	}
 	r.Seconds = math.Round(1e3*time.Since(begin).Seconds()) / 1e3
 	return s.opt.Journal.Keep(x.Name, r)
-}
-
-// whereNotFinite names the first element that is no number.
-func whereNotFinite(x *inspect.Matrix) string {
-	rows, row := x.Reader(), make([]float64, x.Cols)
-	for i := range x.Rows {
-		rows.Row64(i, row)
-		if j := inspect.NotFinite(row); j >= 0 {
-			return fmt.Sprintf("row %d, column %d (from 0) is %v", i, j, row[j])
-		}
-	}
-	return linalg.ErrNotFinite.Error()
 }
 
 // spectrum fills in what is measured.
