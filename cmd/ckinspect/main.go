@@ -29,6 +29,7 @@ func main() { newProgram().app.Main() }
 type program struct {
 	app       *cli.App
 	attention attentionOptions
+	entropy   entropyOptions
 	svd       svdOptions
 	correlate correlateOptions
 }
@@ -54,6 +55,7 @@ func newProgram() *program {
 		return cli.Usage("nothing to do; see ckinspect --help")
 	}
 	p.app.AddLinesFlag()
+	p.entropyCommand()
 	p.svdCommand()
 	p.correlateCommand()
 	p.attentionCommand()

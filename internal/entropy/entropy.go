@@ -59,18 +59,21 @@ func partsOf(t quant.Type) []part {
 	switch t {
 	case quant.F32:
 		return []part{
-			{"sign, exponent", 1, 9, func(n []int64, b []byte) { n[le.Uint32(b)>>23]++ }},
+			{"sign", 1, 1, func(n []int64, b []byte) { n[b[3]>>7]++ }},
+			{"exponent", 1, 8, func(n []int64, b []byte) { n[le.Uint32(b)>>23&255]++ }},
 			{"mantissa, upper", 1, 7, func(n []int64, b []byte) { n[le.Uint32(b)>>16&127]++ }},
 			{"mantissa, lower", 1, 16, func(n []int64, b []byte) { n[le.Uint16(b)]++ }},
 		}
 	case quant.F16:
 		return []part{
-			{"sign, exponent", 1, 6, func(n []int64, b []byte) { n[le.Uint16(b)>>10]++ }},
+			{"sign", 1, 1, func(n []int64, b []byte) { n[b[1]>>7]++ }},
+			{"exponent", 1, 5, func(n []int64, b []byte) { n[le.Uint16(b)>>10&31]++ }},
 			{"mantissa", 1, 10, func(n []int64, b []byte) { n[le.Uint16(b)&1023]++ }},
 		}
 	case quant.BF16:
 		return []part{
-			{"sign, exponent", 1, 9, func(n []int64, b []byte) { n[le.Uint16(b)>>7]++ }},
+			{"sign", 1, 1, func(n []int64, b []byte) { n[b[1]>>7]++ }},
+			{"exponent", 1, 8, func(n []int64, b []byte) { n[le.Uint16(b)>>7&255]++ }},
 			{"mantissa", 1, 7, func(n []int64, b []byte) { n[le.Uint16(b)&127]++ }},
 		}
 	}

@@ -68,10 +68,10 @@ func TestOf(t *testing.T) {
 	for _, x := range list {
 		switch x.Type {
 		case quant.BF16: // sign: 1 bit; exponents of a normal distribution: 2.55; mantissas: nearly all of 7
-			if e := x.Parts[0].Entropy; e < 3.3 || e > 3.8 {
+			if e := x.Parts[1].Entropy; e < 2.3 || e > 2.8 {
 				t.Errorf("exponents of BF16: %g", e)
 			}
-			if e := x.Parts[1].Entropy; e < 6.9 {
+			if e := x.Parts[2].Entropy; e < 6.9 {
 				t.Errorf("mantissas of BF16: %g", e)
 			}
 		case quant.Q4_0: // 16 levels over a range of about 4 deviations
