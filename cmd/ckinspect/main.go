@@ -29,9 +29,12 @@ func main() { newProgram().app.Main() }
 type program struct {
 	app       *cli.App
 	attention attentionOptions
+	show      showOptions
+	tokens    tokensOptions
 	entropy   entropyOptions
 	svd       svdOptions
 	correlate correlateOptions
+	diff      diffOptions
 }
 
 const long = `Looks into models: so far where their attention goes, how hidden states move, and when the model has decided.
@@ -55,9 +58,12 @@ func newProgram() *program {
 		return cli.Usage("nothing to do; see ckinspect --help")
 	}
 	p.app.AddLinesFlag()
+	p.showCommand()
+	p.tokensCommand()
 	p.entropyCommand()
 	p.svdCommand()
 	p.correlateCommand()
+	p.diffCommand()
 	p.attentionCommand()
 	p.app.AddConfigCommand()
 	return p

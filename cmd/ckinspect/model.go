@@ -63,6 +63,9 @@ func (p *program) matrices(m *inspect.Model, o *tensorOptions) ([]inspect.Matrix
 	for _, l := range left {
 		p.app.Info("left out: %s %s", plaintext.Escape(l.Name), l.Why)
 	}
+	if len(list) == 0 && o.expr == "" {
+		return nil, nil, cli.Input("%s: has no matrix; show lists what it has", m.Path)
+	}
 	if len(list) == 0 {
 		return nil, nil, cli.Usage("--tensors: none of the %d tensors chosen is a matrix; -v lists them", len(left))
 	}

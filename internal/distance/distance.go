@@ -38,12 +38,15 @@ type Options struct {
 	Workers int
 	At      func(elements int64)               // is told how many elements of A are done; nil: nobody is
 	Inputs  func(tensor string, n int) *Inputs // of a tensor of n columns; nil, or nil for a tensor: not known
+	Shapes  bool                               // tensors of different shapes are listed, not refused
+	Match   func(tensor string) bool           // which tensors are compared; nil: all
 }
 
 // Report is the distance of models.
 type Report struct {
 	Tensors      []Tensor
 	OnlyA, OnlyB []string // names of tensors that the other model lacks
+	Shapes       []*ShapeError
 }
 
 // ShapeError says that tensors of one name have different shapes: they are of different models.
@@ -68,19 +71,23 @@ type sums struct {
 func Of(ctx context.Context, a, b *gguf.Model, opt Options) (*Report, error) {
 	r := &Report{}
 	var pairs [][2]*gguf.Tensor
+	matches := func(t *gguf.Tensor) bool { return opt.Match == nil || opt.Match(t.Name) }
 	for _, t := range a.Tensors {
 		o := b.Tensor(t.Name)
 		switch {
+		case !matches(t):
 		case o == nil:
 			r.OnlyA = append(r.OnlyA, t.Name)
 		case !slices.Equal(t.Shape, o.Shape):
-			return nil, &ShapeError{t.Name, t.Shape, o.Shape}
+			if r.Shapes = append(r.Shapes, &ShapeError{t.Name, t.Shape, o.Shape}); !opt.Shapes {
+				return nil, r.Shapes[0]
+			}
 		default:
 			pairs = append(pairs, [2]*gguf.Tensor{t, o})
 		}
 	}
 	for _, t := range b.Tensors {
-		if a.Tensor(t.Name) == nil {
+		if a.Tensor(t.Name) == nil && matches(t) {
 			r.OnlyB = append(r.OnlyB, t.Name)
 		}
 	}

@@ -78,8 +78,7 @@ func Open(path string) (*Model, error) {
 		}
 	}
 	if err != nil {
-		missing := errors.Is(err, fs.ErrNotExist)
-		return nil, inputError(err, !missing)
+		return nil, inputError(err, true) // a part that is missing, too
 	}
 	return m, nil
 }
