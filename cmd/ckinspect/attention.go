@@ -11,23 +11,31 @@ import (
 	"ck/internal/attention"
 	"ck/internal/attention/format"
 	"ck/internal/cli"
-	"ck/internal/engine"
 	"ck/internal/generate"
-	"ck/internal/graph"
 	"ck/internal/plaintext"
 	"ck/internal/quality"
-	"ck/internal/quant"
 	"ck/internal/tokenizer"
 )
 
 // attentionOptions are the flags of "attention".
 type attentionOptions struct {
-	text   string
+	textOptions
+	dims int
+	drop string
+	pictureOptions
+}
+
+// textOptions are the flags of the text that a model reads.
+type textOptions struct {
+	name   string
 	block  int
 	blocks int
-	dims   int
-	drop   string
-	pictureOptions
+}
+
+func (p *program) textFlags(g cli.Group, o *textOptions) {
+	g.Text(&o.name, "file", "f", "", "FILE", "the text; - is stdin")
+	g.Int(&o.block, "ctx-size", "c", 512, 16, 1<<20, "N", "tokens of a block")
+	g.Int(&o.blocks, "blocks", "", 4, 1, 1<<30, "N", "evaluate the first N blocks")
 }
 
 const attentionLong = `Runs a model over a text, in blocks of --ctx-size tokens, and looks at what its attention reads: how much of each row's weight the largest 1, 4, 16 and 64 keys have, how many weights are below 0.01, what the first position takes, how old the keys are that count. Of the hidden states it says how far each layer moves them, and what the model would say if it ended there: the share of tokens whose best token is decided, and the KL divergence from its own end.
@@ -43,9 +51,7 @@ func (p *program) attentionCommand() {
 	o := &p.attention
 	c := p.app.NewCommand("attention [flags] MODEL", "where a model looks, and when it has decided", attentionLong, p.runAttention)
 	g := cli.NewGroup(c.Flags(), "Text")
-	g.Text(&o.text, "file", "f", "", "FILE", "the text; - is stdin")
-	g.Int(&o.block, "ctx-size", "c", 512, 16, 1<<20, "N", "tokens of a block")
-	g.Int(&o.blocks, "blocks", "", 4, 1, 1<<30, "N", "evaluate the first N blocks")
+	p.textFlags(g, &o.textOptions)
 	g = cli.NewGroup(c.Flags(), "Result")
 	g.Int(&o.dims, "dims", "", 64, 1, 1<<16, "N", "dimensions of a head that choose keys, for their recall")
 	g.Text(&o.drop, "drop", "", "", "LIST", "shares of the weights to leave out, in percent: 80,90,95")
@@ -59,7 +65,7 @@ func (p *program) runAttention(c *cobra.Command, args []string) error {
 	switch {
 	case !ok:
 		return cli.Usage("attention: takes MODEL; see ckinspect attention --help")
-	case o.text == "":
+	case o.name == "":
 		return cli.Usage("-f/--file: is needed: the text that the model reads")
 	}
 	shares, err := dropShares(o.drop)
@@ -71,12 +77,16 @@ func (p *program) runAttention(c *cobra.Command, args []string) error {
 		return err
 	}
 	defer pictures.abort()
-	m, text, err := p.modelAndText(path)
+	words, err := p.app.ReadText(o.name)
+	if err != nil {
+		return err
+	}
+	m, text, err := modelAndText(path, words, &o.textOptions)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	r, dropped, err := p.lookAt(c.Context(), m, text, shares)
+	r, dropped, err := p.lookAt(c.Context(), m, text, attention.Options{Dims: o.dims}, shares)
 	if err != nil {
 		return err
 	}
@@ -102,91 +112,32 @@ func dropShares(list string) (shares []float64, err error) {
 }
 
 // modelAndText opens the model and cuts the text into its blocks.
-func (p *program) modelAndText(path string) (*generate.Model, quality.Text, error) {
-	o := &p.attention
-	var text quality.Text
-	s, err := p.app.ReadText(o.text)
-	if err != nil {
-		return nil, text, err
-	}
+func modelAndText(path, words string, o *textOptions) (*generate.Model, quality.Text, error) {
 	m, err := generate.Open(path)
 	if err != nil {
-		return nil, text, err
+		return nil, quality.Text{}, err
 	}
 	block := o.block
 	if m.Context > 0 {
 		block = min(block, m.Context)
 	}
-	ids := m.Tok.Encode(nil, s, tokenizer.EncodeOptions{AddSpecial: true})
+	ids := m.Tok.Encode(nil, words, tokenizer.EncodeOptions{AddSpecial: true})
 	bos, ok := m.Tok.BOS()
-	text = quality.Cut(ids, block, o.blocks, bos, ok && m.Tok.AddBOS())
+	text := quality.Cut(ids, block, o.blocks, bos, ok && m.Tok.AddBOS())
 	if text.Blocks() == 0 {
 		m.Close()
-		return nil, text, cli.Input("%s: the text has %d tokens, a block takes %d; give more text or a smaller --ctx-size", o.text, len(ids), block)
+		return nil, text, cli.Input("%s: the text has %d tokens, a block takes %d; give more text or a smaller --ctx-size", o.name, len(ids), block)
 	}
 	return m, text, nil
 }
 
-// openChanged opens an engine on a changed graph, with a cache in float32.
-func (p *program) openChanged(m *generate.Model, text quality.Text, change func(*graph.Graph) error) (*engine.Engine, error) {
-	opt := p.engineOptions()
-	opt.KV, opt.KVSet, opt.Context, opt.Change = quant.F32, true, text.Block, change
-	e, err := engine.Open(m.Weights, opt)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range e.Notes {
-		p.app.Info("%s", n)
-	}
-	return e, nil
-}
-
 // lookAt gathers the report, and the perplexities without the smallest weights.
-func (p *program) lookAt(ctx context.Context, m *generate.Model, text quality.Text, shares []float64) (*attention.Report, []attention.Dropped, error) {
-	passes := 1
-	if len(shares) > 0 {
-		passes += 1 + len(shares)
-	}
-	bar := p.app.NewProgress("looking", "tokens", int64(passes*len(text.IDs)))
+func (p *program) lookAt(ctx context.Context, m *generate.Model, text quality.Text, opt attention.Options, shares []float64) (*attention.Report, []attention.Dropped, error) {
+	l := attention.Look{Engine: p.engineOptions(), Options: opt, Shares: shares, Note: func(line string) { p.app.Info("%s", line) }}
+	bar := p.app.NewProgress("looking", "tokens", int64(l.Passes()*len(text.IDs)))
 	defer bar.Done()
-	done := int64(0)
-	at := func(n int64) { bar.At(done + n) }
-	var exits attention.Exits
-	e, err := p.openChanged(m, text, exits.Add)
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := exits.Gather(ctx, e, text, attention.Options{Dims: p.attention.dims, At: at})
-	e.Close()
-	if err != nil || len(shares) == 0 {
-		return r, nil, err
-	}
-	perplexity := func(change func(*graph.Graph) error) (float64, error) {
-		done += int64(len(text.IDs))
-		e, err := p.openChanged(m, text, change)
-		if err != nil {
-			return 0, err
-		}
-		defer e.Close()
-		q, err := quality.Evaluate(ctx, quality.OfEngine(e), text, quality.Options{At: at})
-		if err != nil {
-			return 0, err
-		}
-		return q.Perplexity().Value, nil
-	}
-	base, err := perplexity(nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	var list []attention.Dropped
-	for _, s := range shares {
-		x, err := perplexity(attention.Drop(s))
-		if err != nil {
-			return nil, nil, err
-		}
-		list = append(list, attention.Dropped{Share: s, Perplexity: x, Base: base})
-	}
-	return r, list, nil
+	l.At = bar.At
+	return l.Of(ctx, m.Weights, text)
 }
 
 // printAttention prints the report.

@@ -35,15 +35,21 @@ type program struct {
 	svd       svdOptions
 	correlate correlateOptions
 	diff      diffOptions
+	verdict   verdictOptions
 }
 
-const long = `Looks into models: so far where their attention goes, how hidden states move, and when the model has decided.
+const long = `Looks into models: what a file says, its vocabulary, singular values, entropy, how alike layers are, where attention goes, how two models differ; and settles what is claimed about weights.
 
-  ckinspect attention model.gguf -f text.txt`
+It reads GGUF files, single and split, safetensors files, Hugging Face folders and matrices of numpy; quantized types too. All commands but attention also read models that ckrun cannot run.
 
-const examples = `  ckinspect attention model.gguf -f text.txt
-  ckinspect attention Qwen3-0.6B -f text.txt -c 512 --blocks 8 --png heads.png
+  ckinspect show model.gguf
+  ckinspect verdict model.gguf -f text.txt`
+
+const examples = `  ckinspect show model.gguf
+  ckinspect svd model.gguf --tensors 'blk\.0\.' --png spectra.png
+  ckinspect diff base.gguf tuned.gguf
   ckinspect attention model.gguf -f text.txt --drop 80,90,95
+  ckinspect verdict model.gguf -f text.txt
 `
 
 func newProgram() *program {
@@ -65,6 +71,7 @@ func newProgram() *program {
 	p.correlateCommand()
 	p.diffCommand()
 	p.attentionCommand()
+	p.verdictCommand()
 	p.app.AddConfigCommand()
 	return p
 }

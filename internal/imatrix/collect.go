@@ -76,6 +76,11 @@ func Collect(
 	if err != nil {
 		return nil, err
 	}
+	return CollectBlocks(ctx, e, t, opt)
+}
+
+// CollectBlocks is Collect of a text that is cut into blocks already.
+func CollectBlocks(ctx context.Context, e *engine.Engine, t quality.Text, opt Options) (*Matrix, error) {
 	c, err := newCollector(e, t, opt)
 	if err != nil {
 		return nil, err

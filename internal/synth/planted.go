@@ -120,3 +120,51 @@ func Scaled(class string, from, to int, f float32) Plant {
 		}
 	}
 }
+
+// Uneven gives the inputs of layers other sizes without a change of what the model computes: norms in front of matrices get gains of
+// up to most and down to 1/most, drawn by column, and the columns that they meet are divided by them. It needs m's files.
+func Uneven(m *gguf.Model, most float64, seed uint64) *gguf.Model {
+	fed := map[string][]string{"attn_norm": {"attn_q", "attn_k", "attn_v"}, "ffn_norm": {"ffn_gate", "ffn_up"}}
+	changed := map[string]*gguf.Tensor{}
+	for l := 0; ; l++ {
+		any := false
+		for norm, classes := range fed {
+			t := m.Tensor(fmt.Sprintf("blk.%d.%s.weight", l, norm))
+			if t == nil {
+				continue
+			}
+			any = true
+			gains := make([]float32, t.Cols())
+			normals(gains, 1, seed, t.Name)
+			for i, v := range gains {
+				u := math.Erf(float64(v) / math.Sqrt2) // even between -1 and 1
+				gains[i] = float32(math.Exp2(math.Round(u * math.Log2(most))))
+			}
+			changed[t.Name] = times(t, gains)
+			for i, g := range gains { // a power of two: nothing is rounded
+				gains[i] = 1 / g
+			}
+			for _, c := range classes {
+				if t := m.Tensor(fmt.Sprintf("blk.%d.%s.weight", l, c)); t != nil {
+					changed[t.Name] = times(t, gains)
+				}
+			}
+		}
+		if !any {
+			return m.With(changed)
+		}
+	}
+}
+
+// times is a tensor in F32 with its columns multiplied.
+func times(t *gguf.Tensor, by []float32) *gguf.Tensor {
+	row := make([]float32, t.Cols())
+	data := make([]byte, 0, 4*t.Rows()*t.Cols())
+	for r := range t.Rows() {
+		quant.Decode(t.Type, row, t.Row(r))
+		for c, v := range row {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v*by[c]))
+		}
+	}
+	return &gguf.Tensor{Name: t.Name, Type: quant.F32, Shape: t.Shape, Data: data, File: -1}
+}

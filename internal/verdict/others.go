@@ -122,7 +122,7 @@ func judgeRows(f *Figures) finding {
 			continue
 		}
 		for _, two := range f.Others.Bench {
-			if two.Rows == 2 && two.Gen == one.Gen && two.Model == one.Model && two.Threads == one.Threads && two.Ablate == "" {
+			if two.Rows == 2 && two.Gen == one.Gen && two.Model == one.Model && two.Threads == one.Threads && two.Ablate == "" && one.PerToken.Median > 0 {
 				ratios = append(ratios, two.PerToken.Median/one.PerToken.Median)
 			}
 		}
@@ -131,7 +131,7 @@ func judgeRows(f *Figures) finding {
 		return open("a result of ckbench run with --rows 1,2 %s", fromHint)
 	}
 	x := median(ratios)
-	return told(x >= 1.7, x, "%.2f times the tokens/s of one row", x)
+	return told(x >= 1.7, x, "%.2f times", x).of("the tokens/s of one row")
 }
 
 func judgePrefetch(f *Figures) finding {
@@ -166,7 +166,7 @@ func judgeBits(f *Figures) finding {
 		return open("no recipe of the plan reaches the divergences of its choices")
 	}
 	x := median(saved)
-	return told(x >= 0.1, x, "%.1f %% less than recipes of the same divergence (median of %d sizes)", 100*x, len(saved))
+	return told(x >= 0.1, x, "%.1f %%", 100*x).of("less than recipes of the same divergence (median of %d sizes)", len(saved))
 }
 
 // bytesFor is the bytes that recipes, by size, take for a divergence; false outside of them.
@@ -187,7 +187,7 @@ func judgeSpeed(f *Figures) finding {
 			continue
 		}
 		x := p.Decode.Expected
-		return told(x >= 10, x, "%.1f tokens/s expected for %s %s on %s", x, p.Model.Name, p.Model.Type, p.Machine.Name)
+		return told(x >= 10, x, "%.1f tokens/s", x).of("expected for %s %s on %s", p.Model.Name, p.Model.Type, p.Machine.Name)
 	}
 	return open("a result of cktopo plan for a model of 8 billion weights on two cores %s", fromHint)
 }

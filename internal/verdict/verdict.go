@@ -23,8 +23,9 @@ type Row struct {
 	ID       string   `json:"id"`
 	Claim    string   `json:"claim"`
 	Source   string   `json:"source"`
-	Measured string   `json:"measured"`        // in words
-	Value    *float64 `json:"value,omitempty"` // the figure that decides
+	Measured string   `json:"measured"`         // the figure that decides, as people read it
+	Detail   string   `json:"detail,omitempty"` // what it is of
+	Value    *float64 `json:"value,omitempty"`  // the figure that decides
 	Holds    Answer   `json:"holds"`
 	Why      string   `json:"why,omitempty"` // what is missing, or why it cannot be told
 	Command  string   `json:"command"`       // that reproduces or closes it; MODEL and TEXT stand for files
@@ -35,8 +36,12 @@ type Row struct {
 type Figures struct {
 	Matrices  []Matrix          // of the layers
 	Pairs     []Pair            // of layers that follow each other
+	Sample    string            // what of the model Matrices are; empty: all of its layers
 	Attention *attention.Report // on a text
-	Dropped   []Dropped
+	Dropped   []attention.Dropped
+	Unseen    string // why attention was not looked at; empty: no text was given
+	Pruned    *Pruned
+	Unpruned  string // why Pruned is nil; empty: as Unseen
 	Others    Others
 }
 
@@ -62,10 +67,11 @@ type Pair struct {
 	Between     float64 // share of its energy behind the best mix of both neighbours; negative: it has not both
 }
 
-// Dropped is a perplexity with the smallest attention weights of each row left out.
-type Dropped struct {
-	Share            float64 // of the weights, that is left out
-	Perplexity, Base float64
+// Pruned is what a model loses with half of the weights of each row left out: the mean KL divergence from the whole
+// model, on text that the activations were not taken from.
+type Pruned struct {
+	BySize    float64 // the smallest left out
+	ByProduct float64 // those of the smallest product of size and root mean square of what they are multiplied with
 }
 
 // Claim is one row before it is judged.
@@ -78,6 +84,7 @@ type Claim struct {
 type finding struct {
 	holds    Answer
 	measured string
+	detail   string
 	value    float64
 	valued   bool
 	why      string
@@ -98,7 +105,7 @@ func Judge(f *Figures) []Row {
 	for _, c := range Claims() {
 		x := c.judge(f)
 		r := Row{ID: c.ID, Claim: c.Claim, Source: c.Source, Command: c.Command, Means: c.Means,
-			Measured: x.measured, Holds: x.holds, Why: x.why}
+			Measured: x.measured, Detail: x.detail, Holds: x.holds, Why: x.why}
 		if x.valued {
 			r.Value = &x.value
 		}
@@ -118,6 +125,12 @@ func told(holds bool, value float64, format string, a ...any) finding {
 	if holds {
 		f.holds = Yes
 	}
+	return f
+}
+
+// of says what a figure is of.
+func (f finding) of(format string, a ...any) finding {
+	f.detail = fmt.Sprintf(format, a...)
 	return f
 }
 

@@ -39,8 +39,9 @@ func heads(small float64) *attention.Report {
 		{Weights: attention.Weights{Rows: 30, Small: small}}}}
 }
 
-func dropped(a, b, c float64) []Dropped {
-	return []Dropped{{0.8, 8 + a, 8}, {0.9, 8 + b, 8}, {0.95, 8 + c, 8}}
+func dropped(a, b, c float64) []attention.Dropped {
+	return []attention.Dropped{{Share: 0.8, Perplexity: 8 + a, Base: 8}, {Share: 0.9, Perplexity: 8 + b, Base: 8},
+		{Share: 0.95, Perplexity: 8 + c, Base: 8}}
 }
 
 func pair(p Pair) []Pair {
@@ -85,15 +86,16 @@ func TestJudge(t *testing.T) {
 		"correlation-0.3":   {{Pairs: pair(Pair{Correlation: -0.3})}, {Pairs: pair(Pair{Correlation: 0.01})}},
 		"residue-8-15": {{Matrices: large(Matrix{Bits: 4}), Pairs: pair(Pair{Correlation: 0.7})},
 			{Matrices: large(Matrix{Bits: 4}), Pairs: pair(Pair{Correlation: 0.3})}},
-		"layers-alike":     {{Pairs: pair(Pair{Left: 0.05})}, {Pairs: pair(Pair{Left: 0.9})}},
-		"layers-between":   {{Pairs: pair(Pair{Between: 0.05})}, {Pairs: pair(Pair{Between: 0.9})}},
-		"attention-small":  {{Attention: heads(0.8)}, {Attention: heads(0.6)}},
-		"early-exit":       {{Attention: layers(0.6)}, {Attention: layers(0.4)}},
-		"sparse-attention": {{Dropped: dropped(0.1, 0.4, 1.9)}, {Dropped: dropped(0.1, 0.6, 1.9)}},
-		"two-rows":         {read(t, benchOf("19", "1")), read(t, benchOf("13", "1"))},
-		"prefetch-20-40":   {read(t, benchOf("19", "1.25")), read(t, benchOf("19", "1.05"))},
-		"entropy-bits":     {read(t, with(plan, "BYTES", "130")), read(t, with(plan, "BYTES", "140"))},
-		"8b-two-cores":     {read(t, with(topo, "RATE", "12.9")), read(t, with(topo, "RATE", "7"))},
+		"layers-alike":        {{Pairs: pair(Pair{Left: 0.05})}, {Pairs: pair(Pair{Left: 0.9})}},
+		"layers-between":      {{Pairs: pair(Pair{Between: 0.05})}, {Pairs: pair(Pair{Between: 0.9})}},
+		"attention-small":     {{Attention: heads(0.8)}, {Attention: heads(0.6)}},
+		"early-exit":          {{Attention: layers(0.6)}, {Attention: layers(0.4)}},
+		"sparse-attention":    {{Dropped: dropped(0.1, 0.4, 1.9)}, {Dropped: dropped(0.1, 0.6, 1.9)}},
+		"activation-x-weight": {{Pruned: &Pruned{BySize: 1, ByProduct: 0.4}}, {Pruned: &Pruned{BySize: 1, ByProduct: 0.95}}},
+		"two-rows":            {read(t, benchOf("19", "1")), read(t, benchOf("13", "1"))},
+		"prefetch-20-40":      {read(t, benchOf("19", "1.25")), read(t, benchOf("19", "1.05"))},
+		"entropy-bits":        {read(t, with(plan, "BYTES", "130")), read(t, with(plan, "BYTES", "140"))},
+		"8b-two-cores":        {read(t, with(topo, "RATE", "12.9")), read(t, with(topo, "RATE", "7"))},
 	}
 	for id, f := range cases {
 		for i, want := range []Answer{Yes, No} {
@@ -124,6 +126,22 @@ func TestUntold(t *testing.T) {
 		"attention-small": {Attention: short}, "sparse-attention": {Attention: short, Dropped: dropped(0, 0, 0)}} {
 		if r := judged(t, id, f); r.Holds != Untold || r.Why == "" {
 			t.Errorf("%s: %+v", id, r)
+		}
+	}
+}
+
+// Three quarters of six layers lie within the fifth: only what holds on both sides of it is said.
+func TestExitBetween(t *testing.T) {
+	for _, c := range []struct {
+		fourth, fifth float64
+		want          Answer
+	}{{0.5, 0.6, Yes}, {0.4, 0.6, Untold}, {0.3, 0.4, No}} {
+		r := &attention.Report{Block: 512, Least: 256}
+		for n, d := range []float64{0, 0.1, 0.2, c.fourth, c.fifth, 1} {
+			r.Layers = append(r.Layers, attention.Layer{Layer: n, Decided: d})
+		}
+		if got := judged(t, "early-exit", &Figures{Attention: r}); got.Holds != c.want || *got.Value != c.fifth {
+			t.Errorf("%v, %v: %+v, want %s", c.fourth, c.fifth, got, c.want)
 		}
 	}
 }

@@ -16,21 +16,29 @@ var weightClaims = []Claim{
 	{"rank-5-99", "5 % of the rank carries 99 % of the energy", "circulated figure on low rank",
 		"ckinspect svd MODEL",
 		"whether factored matrices would read less memory", judgeRank},
-	{"low-rank-outliers", "a low rank and the largest 1 % of the rest carry 99 % of the energy", "circulated figure: rank k plus a sparse residual",
+	{"low-rank-outliers", "low rank + 1 % of the rest: 99 % of the energy", "circulated figure: rank k plus a sparse residual; k is 5 % here",
 		"ckinspect svd MODEL",
 		"whether a factored and a sparse part could stand for a matrix", judgeOutliers},
-	{"correlation-0.3", "matrices of neighbouring layers correlate by 0.3", "circulated figure on layers alike",
+	{"correlation-0.3", "neighbouring layers correlate by 0.3", "circulated figure on layers alike",
 		"ckinspect correlate MODEL",
 		"whether layers could be stored as differences", judgeCorrelation},
-	{"residue-8-15", "coding the residue to the layer before saves 8 to 15 %", "circulated figure on layers alike",
+	{"residue-8-15", "coding layers as residues saves 8 to 15 %", "circulated figure on layers alike",
 		"ckinspect correlate MODEL",
 		"whether layers could be stored as differences", judgeResidue},
 	{"layers-alike", "middle layers are nearly equal", "circulated figure on layers alike",
 		"ckinspect correlate MODEL",
 		"whether weights could be shared between layers", judgeAlike},
-	{"layers-between", "a middle layer is a mix of its neighbours: W = αA + (1−α)B", "circulated figure on layers alike",
+	{"layers-between", "a middle layer is a mix: W = αA + (1−α)B", "circulated figure on layers alike",
 		"ckinspect correlate MODEL",
 		"whether layers could be computed from others", judgeBetween},
+}
+
+// sample says what matrices were measured.
+func (f *Figures) sample() string {
+	if f.Sample == "" {
+		return "all matrices of the layers"
+	}
+	return f.Sample
 }
 
 // size is what matrices are weighed by.
@@ -48,7 +56,7 @@ func judgeEntropy(f *Figures) finding {
 		lo, hi = min(lo, m.Bits), max(hi, m.Bits)
 	}
 	mean := sum / n
-	return told(math.Abs(mean-3.6) <= 0.25, mean, "%.2f bits (%.2f to %.2f)", mean, lo, hi)
+	return told(math.Abs(mean-3.6) <= 0.25, mean, "%.2f bits", mean).of("%.2f to %.2f; %s", lo, hi, f.sample())
 }
 
 // middle is the median of what of says of the matrices.
@@ -76,25 +84,27 @@ func widest(list []Matrix) int {
 }
 
 func judgeRank(f *Figures) finding {
-	return energy(f, func(m *Matrix) float64 { return m.Energy }, "5 %% of the singular values carry %.1f %% of the energy (median)")
+	return energy(f, func(m *Matrix) float64 { return m.Energy })
 }
 
 func judgeOutliers(f *Figures) finding {
-	return energy(f, func(m *Matrix) float64 { return m.Outliers },
-		"5 %% of the singular values and the largest 1 %% of the rest carry %.1f %% of the energy (median)")
+	return energy(f, func(m *Matrix) float64 { return m.Outliers })
 }
 
-// energy judges whether a share of the energy reaches 99 %.
-func energy(f *Figures, of func(*Matrix) float64, words string) finding {
+// energy judges whether a share of the energy reaches 99 % in the large matrices.
+func energy(f *Figures, of func(*Matrix) float64) finding {
 	if len(f.Matrices) == 0 {
 		return open("no matrix was measured")
 	}
-	x := middle(f.Matrices, of)
-	v := told(x >= 0.99, x, words, 100*x)
-	if n := widest(f.Matrices); n < largeSide {
-		return v.untold("its matrices are %d wide at most; %d and more would tell", n, largeSide)
+	large := slices.DeleteFunc(slices.Clone(f.Matrices), func(m Matrix) bool { return m.short() < largeSide })
+	if len(large) == 0 {
+		x := middle(f.Matrices, of)
+		return told(x >= 0.99, x, "%.1f %%", 100*x).of("of the energy, in the median; %s", f.sample()).
+			untold("its matrices are %d wide at most; %d and more would tell", widest(f.Matrices), largeSide)
 	}
-	return v
+	x := middle(large, of)
+	return told(x >= 0.99, x, "%.1f %%", 100*x).
+		of("of the energy, in the median of %d matrices of %d and more; %s", len(large), largeSide, f.sample())
 }
 
 // pairs picks pairs of the middle half of the layers, or all.
@@ -120,7 +130,7 @@ func judgeCorrelation(f *Figures) finding {
 		return open(fewLayers)
 	}
 	r := median(x)
-	return told(r >= 0.25, r, "%.3f (median of the sizes)", r)
+	return told(r >= 0.25, r, "|r| %.3f", r).of("median of the sizes of %d pairs", len(x))
 }
 
 // Saved is the bits of a weight that a Gaussian residue to a correlated value saves: -1/2 log2(1 - r²).
@@ -133,7 +143,7 @@ func judgeResidue(f *Figures) finding {
 	}
 	bits := middle(f.Matrices, func(m *Matrix) float64 { return m.Bits })
 	s := median(x) / bits
-	return told(s >= 0.08, s, "%.2f %% of %.2f bits", 100*s, bits)
+	return told(s >= 0.08, s, "%.2f %%", 100*s).of("of %.2f bits, for Gaussians of the median correlation", bits)
 }
 
 func judgeAlike(f *Figures) finding {
@@ -142,7 +152,7 @@ func judgeAlike(f *Figures) finding {
 		return open(fewLayers)
 	}
 	left := median(x)
-	return told(left <= 0.1, left, "%.1f %% of the energy is left behind the best multiple of the layer before", 100*left)
+	return told(left <= 0.1, left, "%.1f %% left", 100*left).of("of the energy, behind the best multiple of the layer before")
 }
 
 func judgeBetween(f *Figures) finding {
@@ -151,5 +161,5 @@ func judgeBetween(f *Figures) finding {
 		return open(fewLayers)
 	}
 	left := median(x)
-	return told(left <= 0.1, left, "%.1f %% of the energy is left behind the best mix of both neighbours", 100*left)
+	return told(left <= 0.1, left, "%.1f %% left", 100*left).of("of the energy, behind the best mix of both neighbours")
 }

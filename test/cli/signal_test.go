@@ -153,6 +153,7 @@ var longWork = map[string][]string{
 	"ckinspect show":      nil,
 	"ckinspect svd":       {"MODEL", "-q", "--bootstrap", "1000000"},
 	"ckinspect tokens":    nil,
+	"ckinspect verdict":   {"MODEL", "-q", "-f", "FIFO"},
 	"ckquant":             nil,
 	"ckquant compare":     {"MODEL", "MODEL", "-q", "-f", "FIFO"},
 	"ckquant config":      nil,
