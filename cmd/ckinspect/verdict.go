@@ -114,7 +114,7 @@ func readOthers(names []string) (verdict.Others, error) {
 // judge measures a model and judges the claims on it.
 func (p *program) judge(ctx context.Context, path, words string, others verdict.Others) (judgedModel, error) {
 	j := judgedModel{Path: path, Model: view.Model{Name: strings.TrimSuffix(filepath.Base(filepath.Clean(path)), ".gguf")}}
-	if j.Name == "model" { // one of many: its folder has the name
+	if j.Name == "model" || j.Name == "hf" { // one of many: its folder has the name
 		j.Name = filepath.Base(filepath.Dir(path))
 	}
 	f := &verdict.Figures{Others: others}

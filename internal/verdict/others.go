@@ -14,11 +14,14 @@ type Others struct {
 	Bench []benchRow
 	Plans map[string][]planRow // of ckquant, by strategy
 	Topo  []topoPlan
+
+	results int // of ckbench run
 }
 
 // benchRow is what counts of a test of ckbench run.
 type benchRow struct {
 	Model    string `json:"model_filename"`
+	from     int    // number of the result that it is of: rates of other times are no base for ratios
 	Test     string `json:"test"`
 	Threads  int    `json:"n_threads"`
 	Rows     int    `json:"rows"`
@@ -81,7 +84,11 @@ func (o *Others) Read(name string, r io.Reader) error {
 	}
 	switch {
 	case strings.HasPrefix(doc.Schema, "ck.bench.run/"):
-		o.Bench = append(o.Bench, doc.Results...)
+		o.results++
+		for _, r := range doc.Results {
+			r.from = o.results
+			o.Bench = append(o.Bench, r)
+		}
 	case strings.HasPrefix(doc.Schema, "ck.quant.plan/"):
 		if doc.Strategy == "" {
 			doc.Strategy = "divergence"
@@ -122,7 +129,7 @@ func judgeRows(f *Figures) finding {
 			continue
 		}
 		for _, two := range f.Others.Bench {
-			if two.Rows == 2 && two.Gen == one.Gen && two.Model == one.Model && two.Threads == one.Threads && two.Ablate == "" && one.PerToken.Median > 0 {
+			if two.from == one.from && two.Rows == 2 && two.Gen == one.Gen && two.Model == one.Model && two.Threads == one.Threads && two.Ablate == "" && one.PerToken.Median > 0 {
 				ratios = append(ratios, two.PerToken.Median/one.PerToken.Median)
 			}
 		}

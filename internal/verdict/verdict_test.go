@@ -117,6 +117,17 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Rates of two runs are not compared with each other: the machine may have been another one.
+func TestRunsApart(t *testing.T) {
+	f := read(t, benchOf("19", "1"))
+	if err := f.Others.Read("later.json", strings.NewReader(strings.ReplaceAll(benchOf("38", "1"), ":10}", ":20}"))); err != nil {
+		t.Fatal(err)
+	}
+	if r := judged(t, "two-rows", f); *r.Value != 1.9 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Small matrices and short blocks tell nothing of large ones.
 func TestUntold(t *testing.T) {
 	small := []Matrix{{Rows: 64, Cols: 172, Energy: 0.999, Outliers: 0.999}}
