@@ -151,7 +151,7 @@ func TestSquare(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := randomModel(rng, []quant.Type{quant.F32})
 		v := m.g.NewValue("squared", m.g.Vocab)
-		m.g.Values[v].Picked = true
+		m.g.Values[v].Space.Picked = true
 		m.g.Add(step.Square{}, "squared", []graph.ValueID{m.g.Logits}, []graph.ValueID{v})
 		m.g.Logits = v
 		if err := m.g.Check(); err != nil {

@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
 	"internal/generate":         {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/template/value", "internal/tokenizer"},
 	"internal/probe":            {"internal/gguf", "internal/humanize", "internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},
-	"internal/allocate":         {"internal/entropy", "internal/gguf", "internal/isa", "internal/kernel", "internal/quant", "internal/walk"},
+	"internal/allocate":         {"internal/entropy", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/quant", "internal/walk"},
 	"internal/entropy":          {"internal/entropycode", "internal/gguf", "internal/quant"},
 	"internal/entropy/view":     {"internal/entropy", "internal/picture", "internal/plaintext"},
 	"internal/distance":         {"internal/gguf", "internal/quant"},

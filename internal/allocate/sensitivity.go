@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"ck/internal/gguf"
+	"ck/internal/graph"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/quant"
@@ -37,13 +38,22 @@ func ReadsOf(m *gguf.Model, tier isa.Tier, features isa.Features) (Reads, error)
 		}
 		n := int64(rows) * int64(typ.RowBytes(cols))
 		if f := tbl.Format(typ, false); f.PanelBytes(cols) > 0 {
-			n = int64(walk.PanelsBytes(rows, cols, f))
+			n = int64(walk.PanelsBytes(weightOf(t), f))
 		}
 		if len(t.Shape) > 2 && all > 0 {
 			n = n * used / all
 		}
 		return n
 	}, nil
+}
+
+// weightOf is a tensor as graphs have it.
+func weightOf(t *gguf.Tensor) graph.Weight {
+	w := graph.Weight{Name: t.Name, Rows: t.Rows(), Cols: t.Cols()}
+	if len(t.Shape) == 3 {
+		w.Experts = t.Shape[2]
+	}
+	return w
 }
 
 // Classes lists the classes of tensors in their order.

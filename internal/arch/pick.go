@@ -36,7 +36,7 @@ func pickRows(g *graph.Graph) {
 			needed[v] = needed[v] || before[v]
 		}
 		for _, v := range behind[i].Out {
-			g.Values[v].Picked = true
+			g.Values[v].Space.Picked = true
 		}
 	}
 	steps := append([]graph.Step(nil), g.Steps[:last+1]...)
@@ -50,7 +50,7 @@ func pickRows(g *graph.Graph) {
 			name = "pick_" + inLayer(g.Values[v].Name)
 		}
 		p := g.NewValue(name, g.Values[v].Width)
-		g.Values[p].Picked = true
+		g.Values[p].Space.Picked = true
 		steps = append(steps, graph.Step{Op: step.Pick{}, Name: name, In: []value{value(v)}, Out: []value{p}})
 		picked[v] = p
 	}

@@ -22,7 +22,7 @@ func TestPickRows(t *testing.T) {
 			if _, ok := s.Op.(step.Pick); ok {
 				got, behind = append(got, fmt.Sprintf("%d %s of %s", i, s.Name, g.Values[s.In[0]].Name)), true
 			}
-			if g.Values[s.Out[0]].Picked != behind {
+			if g.Values[s.Out[0]].Space.Picked != behind {
 				t.Errorf("step %d %s: picked is %v", i, s.Name, !behind)
 			}
 		}

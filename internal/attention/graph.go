@@ -60,7 +60,7 @@ func (l *layout) addExit(g *graph.Graph, tail []graph.Step, n int, stream graph.
 	add := func(op graph.Op, name string, in []graph.ValueID, w []graph.WeightID, width int) graph.ValueID {
 		name = fmt.Sprintf("exit.%d.%s", n, name)
 		v := g.NewValue(name, width)
-		g.Values[v].Picked = true
+		g.Values[v].Space.Picked = true
 		g.Add(op, name, in, []graph.ValueID{v}, w...)
 		return v
 	}

@@ -66,7 +66,7 @@ func (e *Engine) account(matrix []bool) error {
 		if x := e.mapped[i]; x != nil {
 			e.mem.mapped += x.Bytes()
 		} else {
-			size[i] = int64(walk.PanelsRoom(w.Rows, w.Cols, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
+			size[i] = int64(walk.PanelsRoom(w, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
 			e.mem.panels += size[i]
 		}
 	}
@@ -177,8 +177,8 @@ func (e *Engine) fromMachine(matrix []bool, left, must int64, why string) error 
 	m := &e.mem
 	widest := 0
 	for _, v := range e.Graph.Values {
-		if !v.Picked {
-			widest = max(widest, v.Width)
+		if !v.Space.Picked {
+			widest = max(widest, v.Width*max(1, v.Space.Used))
 		}
 	}
 	vocab := 4 * int64(e.Graph.Vocab)

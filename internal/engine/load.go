@@ -61,15 +61,15 @@ func (e *Engine) load() error {
 func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 	f := e.tbl.Format(t.Type, e.opt.F32Act)
 	if x := e.mapped[i]; x != nil {
-		e.weights.Slots[i] = walk.NewMappedSlot(w.Rows, w.Cols, f, t.Row, x.Data(), x.Sums())
+		e.weights.Slots[i] = walk.NewMappedSlot(w, f, t.Row, x.Data(), x.Sums())
 		return
 	}
 	var mem []byte
-	if n := walk.PanelsBytes(w.Rows, w.Cols, f); n > 0 && e.keep[i] {
+	if n := walk.PanelsBytes(w, f); n > 0 && e.keep[i] {
 		mem = e.panels[:n:n]
-		e.panels = e.panels[walk.PanelsRoom(w.Rows, w.Cols, f):]
+		e.panels = e.panels[walk.PanelsRoom(w, f):]
 	}
-	s := walk.NewSlot(w.Rows, w.Cols, f, t.Row, mem)
+	s := walk.NewSlot(w, f, t.Row, mem)
 	switch {
 	case t.Stored != nil:
 		s.Stored = stored{t.Stored, &e.coders}
@@ -151,7 +151,7 @@ func (e *Engine) WeightBytes() int64 {
 			continue
 		}
 		w := e.Graph.Weights[i]
-		if b := walk.PanelsBytes(w.Rows, w.Cols, s.Format); b > 0 && (e.keep[i] || s.Mapped()) {
+		if b := walk.PanelsBytes(w, s.Format); b > 0 && (e.keep[i] || s.Mapped()) {
 			n += b
 		} else {
 			n += w.Rows * s.Format.Type.RowBytes(w.Cols)

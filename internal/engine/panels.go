@@ -72,7 +72,7 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 		formats[w.Name] = f
 		size := f.PanelBytes(w.Cols)
 		list = append(list, &panelfile.Matrix{Name: w.Name, Type: t.Type.String(), Layout: layout, Version: version,
-			Rows: w.Rows, Cols: w.Cols, PanelBytes: size, Panels: walk.PanelsBytes(w.Rows, w.Cols, f) / size})
+			Rows: w.Rows, Cols: w.Cols, PanelBytes: size, Panels: walk.PanelsBytes(w, f) / size})
 	}
 	if len(list) == 0 {
 		return nil, nil, &ModelError{m.Path, errors.New("none of its weights has panels")}
@@ -303,7 +303,7 @@ func (e *Engine) foreign(f *panelfile.File) string {
 func readable(x *panelfile.Matrix, w graph.Weight, f *kernel.Format) bool {
 	layout, version := f.Layout()
 	return x.Layout == layout && x.Version == version && x.Rows == w.Rows && x.Cols == w.Cols &&
-		x.PanelBytes == f.PanelBytes(w.Cols) && int64(walk.PanelsBytes(w.Rows, w.Cols, f)) == x.Bytes()
+		x.PanelBytes == f.PanelBytes(w.Cols) && int64(walk.PanelsBytes(w, f)) == x.Bytes()
 }
 
 // refusal says why panels cannot be read.

@@ -53,7 +53,7 @@ func TestTapWithinLimit(t *testing.T) {
 		before := e.ubatch()
 		var values []graph.ValueID
 		for i, v := range e.Graph.Values {
-			if !v.Picked {
+			if !v.Space.Picked {
 				values = append(values, graph.ValueID(i))
 			}
 		}

@@ -13,8 +13,24 @@ type ValueID int
 type Value struct {
 	Name  string
 	Width int
-	// Picked: the value has a row for each row of the walk whose logits are wanted, not for every row (see Pick).
+	Space Space
+}
+
+// Space says what a value has rows for. The zero Space is the rows of the walk.
+type Space struct {
+	// Picked: the rows of the walk whose logits are wanted, not every row (see step.Pick).
 	Picked bool
+	// Route is 1 + the number of a choice of experts (see step.Route): the value has Used rows for each row of the walk or each picked one, a
+	// row for each expert that it chose. 0: it has one.
+	Route, Used int
+}
+
+// Rows is the number of rows that a value of the space has in a walk of so many rows and picked ones.
+func (s Space) Rows(rows, picks int) int {
+	if s.Picked {
+		rows = picks
+	}
+	return rows * max(1, s.Used)
 }
 
 // WeightID names a weight of the graph.
@@ -24,7 +40,12 @@ type WeightID int
 type Weight struct {
 	Name       string // the GGUF tensor name, "blk.0.attn_q.weight"
 	Rows, Cols int
+	// Experts is the number of matrices of equal size that the rows are, one after the other, where experts have one each; else 0.
+	Experts int
 }
+
+// Each is the number of rows of one matrix.
+func (w Weight) Each() int { return w.Rows / max(1, w.Experts) }
 
 // Op is what a step does; its type is the kind of the step.
 type Op interface {
@@ -46,7 +67,7 @@ type Role uint8
 const (
 	Matrix Role = iota // all of it, multiplied with every row: panels
 	Lookup             // single rows, by index: the file form
-	Vector             // one row of float32 values: norms, biases
+	Vector             // float32 values: norms, biases
 )
 
 // Roles says in which roles the steps read weight w. A tied embedding has two.
@@ -65,9 +86,11 @@ func (g *Graph) Roles(w WeightID) (roles [3]bool) {
 type Need uint8
 
 const (
-	SameRow Need = iota // the row of the same index
-	AllRows             // every row of the walk (keys and values of attention)
-	PickRow             // the row of the walk that the output row was picked from
+	SameRow  Need = iota // the row of the same index
+	AllRows              // every row of the walk (keys and values of attention)
+	PickRow              // the row of the walk that the output row was picked from
+	SentRow              // the row that the routed output row is of
+	SentRows             // all routed rows of the output row
 )
 
 // Step applies an Op to values and weights.
@@ -86,6 +109,7 @@ type Graph struct {
 	Weights []Weight
 	Steps   []Step
 	Ropes   []Rope  // tables of rotary frequencies, shared by steps
+	Routes  int     // choices of experts
 	Caches  []Cache // what attention steps remember of earlier rows
 	Logits  ValueID // the result
 	Vocab   int     // width of Logits
@@ -116,12 +140,17 @@ func (g *Graph) Find(name string) (ValueID, bool) {
 
 // NewWeight adds a weight or finds the one of that name.
 func (g *Graph) NewWeight(name string, rows, cols int) WeightID {
+	return g.NewExperts(name, 0, rows, cols)
+}
+
+// NewExperts is NewWeight of the matrices of so many experts, which have rows rows together.
+func (g *Graph) NewExperts(name string, experts, rows, cols int) WeightID {
 	for i, w := range g.Weights {
 		if w.Name == name {
 			return WeightID(i)
 		}
 	}
-	g.Weights = append(g.Weights, Weight{name, rows, cols})
+	g.Weights = append(g.Weights, Weight{name, rows, cols, experts})
 	return WeightID(len(g.Weights) - 1)
 }
 

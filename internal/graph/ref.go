@@ -26,10 +26,7 @@ func Interpret(g *Graph, in Input, weight func(w WeightID, row int, dst []float6
 func Evaluate(g *Graph, in Input, weight func(w WeightID, row int, dst []float64)) *Ref {
 	r := &Ref{G: g, In: in, Weight: weight, Vals: make([][][]float64, len(g.Values)), want: make([][]bool, len(g.Values))}
 	for v := range g.Values {
-		n := len(in.IDs)
-		if g.Values[v].Picked {
-			n = len(in.Pick)
-		}
+		n := g.Values[v].Space.Rows(len(in.IDs), len(in.Pick))
 		r.Vals[v], r.want[v] = make([][]float64, n), make([]bool, n)
 	}
 	for i := range r.want[g.Logits] {
@@ -65,6 +62,13 @@ func (r *Ref) demand(s *Step) {
 					r.want[v][row] = true
 				case PickRow:
 					r.want[v][r.In.Pick[row]] = true
+				case SentRow:
+					r.want[v][row/r.used(s.Out[0])] = true
+				case SentRows:
+					used := r.used(v)
+					for j := range used {
+						r.want[v][row*used+j] = true
+					}
 				case AllRows:
 					for j := range r.want[v] {
 						r.want[v][j] = true
@@ -74,6 +78,9 @@ func (r *Ref) demand(s *Step) {
 		}
 	}
 }
+
+// used is how many rows a value has for each row of the walk. Those of row r are r*used and on: here, not in walks, which sort them.
+func (r *Ref) used(v ValueID) int { return r.G.Values[v].Space.Used }
 
 // Each calls f for every wanted row of output o of the step.
 func (r *Ref) Each(s *Step, o int, f func(row int, out []float64)) {

@@ -146,7 +146,11 @@ func (b *Builder) Once(key any, make func() []Operand) []Operand {
 // Item is an item of kind k that realises step i; its cut and operands are to be filled in.
 func (b *Builder) Item(i int, k *Kind) Item {
 	s := b.Step(i)
-	return Item{Do: k, Name: s.Name, Steps: []int{i}, W: s.W, Op: s.Op, Picked: len(s.Out) > 0 && b.Plan.G.Values[s.Out[0]].Picked}
+	it := Item{Do: k, Name: s.Name, Steps: []int{i}, W: s.W, Op: s.Op}
+	if len(s.Out) > 0 {
+		it.Space = b.Plan.G.Values[s.Out[0]].Space
+	}
+	return it
 }
 
 // Emit appends an item; EmitFirst puts it at the head of the list.
@@ -156,7 +160,7 @@ func (b *Builder) EmitFirst(it Item) { b.Plan.Items = slices.Insert(b.Plan.Items
 // Finish emits the item that writes value v; unit is the columns per unit of its cut.
 func (b *Builder) Finish(it Item, v graph.ValueID, unit int) {
 	g := b.Plan.G.Values[v]
-	out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Picked: g.Picked})
+	out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Space: g.Space})
 	b.vals[v] = val{op: out, cut: it.Cut, unit: unit}
 	it.Out = []Operand{out.Cols(unit)}
 	b.Emit(it)
@@ -313,7 +317,7 @@ func inPlace(it *Item, oi int, last []int, i int, p *Plan) (BufID, bool) {
 			continue
 		}
 		src, dst := p.Bufs[in.Buf], p.Bufs[o.Buf]
-		if last[in.Buf] == i && alike(it.In, in, o) && src.Width == dst.Width && src.Picked == dst.Picked && !src.Act {
+		if last[in.Buf] == i && alike(it.In, in, o) && src.Width == dst.Width && src.Space == dst.Space && !src.Act {
 			return in.Buf, true
 		}
 	}
@@ -358,7 +362,7 @@ func take(free *[]place, arena *int, n int) int {
 // bufBytes is the size of a buffer for the plan's largest walk, a multiple of a cache line.
 func (p *Plan) bufBytes(buf *Buffer) int {
 	c := Crew{Rows: p.MaxRows, Picks: p.MaxPicks}
-	rows := c.rows(buf.Picked)
+	rows := c.rows(buf.Space)
 	if buf.Act {
 		return (kernel.ActBytes(buf.Kind, buf.Sums, kernel.ActRows(rows), buf.Width) + 63) &^ 63
 	}

@@ -1,5 +1,7 @@
 package plan
 
+import "ck/internal/graph"
+
 // Axis is the direction in which an item is cut over workers.
 type Axis uint8
 
@@ -30,12 +32,7 @@ func Deal(n, w, workers int) (lo, hi int) { return n * w / workers, n * (w + 1) 
 type Crew struct{ Workers, Rows, Picks, Chunks int }
 
 // rows is the number of rows of an item or buffer.
-func (c *Crew) rows(picked bool) int {
-	if picked {
-		return c.Picks
-	}
-	return c.Rows
-}
+func (c *Crew) rows(s graph.Space) int { return s.Rows(c.Rows, c.Picks) }
 
 // Rect is a part of a buffer: rows [R0, R1), columns [C0, C1), in the unit in which operands count columns.
 type Rect struct{ R0, R1, C0, C1 int }
@@ -56,19 +53,19 @@ func (a Rect) meets(b Rect) bool {
 
 // A touch is all that decides which part of a buffer each worker touches in an item. Items of the same layers have the same touches.
 type touch struct {
-	cut       Cut
-	picked    bool // the item's rows are the picked ones
-	unit      int  // the operand's columns per unit of the cut
-	all       bool // the operand is all of the buffer
-	width     int  // of the buffer
-	bufPicked bool // the buffer's rows are the picked ones
-	cache     bool // the buffer is a cache
-	parts     bool // the buffer holds partial results
+	cut      Cut
+	space    graph.Space // what the item goes over
+	unit     int         // the operand's columns per unit of the cut
+	all      bool        // the operand is all of the buffer
+	width    int         // of the buffer
+	bufSpace graph.Space // what the buffer has rows for
+	cache    bool        // the buffer is a cache
+	parts    bool        // the buffer holds partial results
 }
 
 func (p *Plan) touch(it *Item, o Operand) touch {
 	b := &p.Bufs[o.Buf]
-	return touch{it.Cut, it.Picked, o.Unit, o.All, b.Width, b.Picked, b.Cache != 0, b.Parts != 0}
+	return touch{it.Cut, it.Space, o.Unit, o.All, b.Width, b.Space, b.Cache != 0, b.Parts != 0}
 }
 
 // Part appends to dst what worker w of a crew touches of operand o in item it: at most three rectangles. It is the one place that knows what
@@ -83,7 +80,7 @@ func (p *Plan) Part(dst []Rect, it *Item, o Operand, w int, c Crew) []Rect {
 func (t *touch) units(c *Crew) int {
 	switch t.cut.By {
 	case Rows:
-		return c.rows(t.picked)
+		return c.rows(t.space)
 	case Tiles:
 		return t.cut.N * t.tiles(c)
 	case Split:
@@ -93,14 +90,14 @@ func (t *touch) units(c *Crew) int {
 }
 
 // tiles is the number of tiles of a head.
-func (t *touch) tiles(c *Crew) int { return (c.rows(t.picked) + TileRows - 1) / TileRows }
+func (t *touch) tiles(c *Crew) int { return (c.rows(t.space) + TileRows - 1) / TileRows }
 
 // whole is all of the buffer. Partial results are one row: a column for each head and chunk.
 func (t *touch) whole(c *Crew) Rect {
 	if t.parts {
 		return Rect{0, 1, 0, t.width * c.Chunks}
 	}
-	return Rect{0, c.rows(t.bufPicked), 0, t.width}
+	return Rect{0, c.rows(t.bufSpace), 0, t.width}
 }
 
 func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
@@ -121,7 +118,7 @@ func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
 		return append(dst, Rect{0, 1, lo, hi})
 	}
 	// Tiles: the rest of a head, whole heads, the begin of a head.
-	n, tiles := c.rows(t.picked), t.tiles(c)
+	n, tiles := c.rows(t.space), t.tiles(c)
 	for lo < hi {
 		h, t0 := lo/tiles, lo%tiles
 		heads, t1 := 1, min(hi-h*tiles, tiles)
@@ -148,7 +145,7 @@ func (t *touch) touched(dst []Rect, w int, c *Crew, other Cut) []Rect {
 	dst = t.part(dst, w, c)
 	if t.cut.By == Tiles && other != t.cut {
 		for i := n; i < len(dst); i++ {
-			dst[i].R0, dst[i].R1 = 0, c.rows(t.picked)
+			dst[i].R0, dst[i].R1 = 0, c.rows(t.space)
 		}
 	}
 	return dst

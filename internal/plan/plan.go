@@ -23,7 +23,7 @@ type Buffer struct {
 	Cache   int            // 1 + index of the cache that this buffer stands for; 0: memory of the arena
 	Parts   int            // partial results of attention for so many queries a column: memory that the walk sizes; 0: none
 	PartsOf int            // index of the cache that these are about
-	Picked  bool           // rows are the picked ones
+	Space   graph.Space    // what it has rows for
 	Offset  int            // in the arena, bytes
 	Bytes   int
 }
@@ -53,11 +53,11 @@ type Item struct {
 	In, Out []Operand
 	W       []graph.WeightID
 	Cut     Cut
-	Op      graph.Op // the step's operation, for its attributes; nil for items of the planner's own
-	Add     bool     // adds to what Out holds, the last of In: a fused residual
-	Bias    bool     // W[1] is the bias
-	Table   int      // items without Op: index of the rope table
-	Picked  bool     // the rows are the picked ones
+	Op      graph.Op    // the step's operation, for its attributes; nil for items of the planner's own
+	Add     bool        // adds to what Out holds, the last of In: a fused residual
+	Bias    bool        // W[1] is the bias
+	Table   int         // items without Op: index of the rope table
+	Space   graph.Space // what it goes over
 }
 
 // Class is the class of row counts that a plan is for.

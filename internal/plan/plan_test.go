@@ -166,7 +166,7 @@ func mutate(rng *rand.Rand, p *plan.Plan, it *plan.Item) {
 	case 2:
 		it.Cut.Shared = !it.Cut.Shared
 	case 3:
-		it.Picked = !it.Picked
+		it.Space.Picked = !it.Space.Picked
 	case 4:
 		o.All = !o.All
 	case 5:

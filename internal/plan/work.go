@@ -15,12 +15,7 @@ type Load struct {
 }
 
 // RowsOf is the number of rows of an item.
-func (l *Load) RowsOf(it *Item) int {
-	if it.Picked {
-		return l.Picks
-	}
-	return l.Rows
-}
+func (l *Load) RowsOf(it *Item) int { return it.Space.Rows(l.Rows, l.Picks) }
 
 // PositionBytes is what one position takes in a cache of the graph.
 func (l Load) PositionBytes(cache int) float64 {

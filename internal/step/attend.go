@@ -252,7 +252,7 @@ func runAttend(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	f, seq := w.Cache().Layer(it.Op.(Attend).Cache).Format, w.Batch().Seq
 	h0, h1 := p.C0/it.Out[0].Unit, p.C1/it.Out[0].Unit
 	tile, heads := plan.TileRows, 1
-	if it.Cut.By != plan.Tiles || w.Rows(false) <= plan.TileRows {
+	if it.Cut.By != plan.Tiles || w.Rows(it.Space) <= plan.TileRows {
 		tile, heads = p.R1-p.R0, h1-h0
 	}
 	for h := h0; h < h1; h += heads {
@@ -290,7 +290,7 @@ func runKeep(w *walk.Worker, it *plan.Item, p plan.Rect) {
 // runChunks computes units of (KV head, chunk number of all rows).
 func runChunks(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	layer := it.Op.(Attend).Cache
-	f, window, total := w.Cache().Layer(layer).Format, w.Graph().Caches[layer].Window, w.Chunks(w.Rows(false))
+	f, window, total := w.Cache().Layer(layer).Format, w.Graph().Caches[layer].Window, w.Chunks(w.Rows(it.Space))
 	for u := p.C0; u < p.C1 && !w.Stopped(); u++ {
 		h, n := u/total, u%total
 		r := 0

@@ -193,7 +193,7 @@ var matmul = &plan.Kind{Name: "matmul", In: 1, Out: 1, Weights: [2]int{1, 2}, Gr
 		rows := l.RowsOf(it)
 		work := plan.Work{Ops: 2 * float64(m.Rows) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
 		if rows > 0 {
-			if work.Bytes = float64(walk.PanelsBytes(m.Rows, m.Cols, f)); f.Direct || work.Bytes == 0 {
+			if work.Bytes = float64(walk.PanelsBytes(m, f)); f.Direct || work.Bytes == 0 {
 				work.Bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
 			}
 		}
@@ -203,7 +203,7 @@ var matmul = &plan.Kind{Name: "matmul", In: 1, Out: 1, Weights: [2]int{1, 2}, Gr
 
 // runMatmul computes output columns [p.C0, p.C1) of all rows, C0 at a panel's edge.
 func runMatmul(w *walk.Worker, it *plan.Item, p plan.Rect) {
-	rows := w.Rows(it.Picked)
+	rows := w.Rows(it.Space)
 	out, width := w.Floats(it.Out[0])
 	s := w.Slot(it.W[0])
 	m := &w.Matmul

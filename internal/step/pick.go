@@ -18,7 +18,7 @@ func (Pick) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(1, 1, 0, 0); err != nil {
 		return err
 	}
-	if g.Values[s.In[0]].Picked || !g.Values[s.Out[0]].Picked {
+	if in, out := g.Values[s.In[0]].Space, g.Values[s.Out[0]].Space; in != (graph.Space{}) || out != (graph.Space{Picked: true}) {
 		return fmt.Errorf("picks from %s to %s", g.Values[s.In[0]].Name, g.Values[s.Out[0]].Name)
 	}
 	return g.SameWidth(s.In[0], s.Out[0])

@@ -20,9 +20,9 @@ func activations(b *plan.Builder, v graph.ValueID, f *kernel.Format) plan.Operan
 	}
 	a := b.Once(actKey{v, f.Act}, func() []plan.Operand {
 		g := b.Plan.G.Values[v]
-		a := b.Buffer(plan.Buffer{Name: g.Name + "." + f.Act.String(), Width: g.Width, Act: true, Kind: f.Act, Picked: g.Picked})
+		a := b.Buffer(plan.Buffer{Name: g.Name + "." + f.Act.String(), Width: g.Width, Act: true, Kind: f.Act, Space: g.Space})
 		cut, unit := b.RowCut(v, plan.QuantGrain)
-		b.Emit(plan.Item{Do: quantize, Name: g.Name, In: []plan.Operand{b.At(v).Cols(unit)}, Out: []plan.Operand{a.Cols(unit)}, Cut: cut, Picked: g.Picked})
+		b.Emit(plan.Item{Do: quantize, Name: g.Name, In: []plan.Operand{b.At(v).Cols(unit)}, Out: []plan.Operand{a.Cols(unit)}, Cut: cut, Space: g.Space})
 		return []plan.Operand{a}
 	})[0]
 	b.Plan.Bufs[a.Buf].Sums |= f.Sums

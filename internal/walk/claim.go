@@ -61,7 +61,7 @@ func ClaimGrain(f *kernel.Format, cols, rows int) int {
 // Each part still has as many helpers as there are powers of two.
 func (x *Walker) shared(i int, wk *Worker, w int) {
 	it := &x.Plan.Items[i]
-	rows := x.rows(it.Picked)
+	rows := x.rows(it.Space)
 	if rows == 0 {
 		return
 	}

@@ -47,7 +47,7 @@ func longModel() *model {
 	g := &graph.Graph{Context: longTokens, Vocab: longWidth}
 	do := func(op graph.Op, name string, width int, picked bool, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(name, width)
-		g.Values[v].Picked = picked
+		g.Values[v].Space.Picked = picked
 		g.Add(op, name, in, []graph.ValueID{v}, w...)
 		return v
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ck/internal/graph"
 	"ck/internal/kernel"
 	"ck/internal/team"
 )
@@ -37,6 +38,7 @@ import (
 // 7 walks, and 100 in all later). Helper threads beside two workers on two cores would take the same time from the walks.
 type Slot struct {
 	Rows, Cols int
+	Each       int // rows of one matrix: Rows, or those of one expert, whose panels are apart from the next one's
 	Format     *kernel.Format
 	Row        func(r int) []byte // the file form of a row; not used if Stored is there
 	Stored     Stored             // where the rows lie compressed; nil: they are mapped
@@ -92,17 +94,17 @@ func (u *reader) done() {
 	}
 }
 
-// NewSlot makes a slot with memory for its panels (nil: none).
-func NewSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte) *Slot {
-	s := &Slot{Rows: rows, Cols: cols, Format: f, Row: row, mem: mem, pb: f.PanelBytes(cols)}
+// NewSlot makes a slot of a weight with memory for its panels (nil: none).
+func NewSlot(w graph.Weight, f *kernel.Format, row func(int) []byte, mem []byte) *Slot {
+	s := &Slot{Rows: w.Rows, Cols: w.Cols, Each: w.Each(), Format: f, Row: row, mem: mem, pb: f.PanelBytes(w.Cols)}
 	s.state = make([]atomic.Uint32, s.panels())
 	return s
 }
 
 // NewMappedSlot makes a slot whose panels are the bytes of a mapped file, with the CRC-32C of each. They are
 // compared at the first use of a panel, while it is in the cache; see DamagedPanel.
-func NewMappedSlot(rows, cols int, f *kernel.Format, row func(int) []byte, mem []byte, sums []uint32) *Slot {
-	s := NewSlot(rows, cols, f, row, mem)
+func NewMappedSlot(w graph.Weight, f *kernel.Format, row func(int) []byte, mem []byte, sums []uint32) *Slot {
+	s := NewSlot(w, f, row, mem)
 	s.sums = sums
 	return s
 }
@@ -118,27 +120,38 @@ func (e *DamagedPanel) Error() string {
 	return fmt.Sprintf("panel %d is damaged: its checksum is another", e.Panel)
 }
 
-func (s *Slot) panels() int { return (s.Rows + s.Format.PanelRows - 1) / s.Format.PanelRows }
+func (s *Slot) panels() int { return s.Rows / s.Each * s.PanelsEach() }
 
-// PanelsBytes is the memory that all panels of a matrix take.
-func PanelsBytes(rows, cols int, f *kernel.Format) int {
-	return (rows + f.PanelRows - 1) / f.PanelRows * f.PanelBytes(cols)
+// PanelsEach is the number of panels of one matrix. Panel p is of matrix p / PanelsEach.
+func (s *Slot) PanelsEach() int { return (s.Each + s.Format.PanelRows - 1) / s.Format.PanelRows }
+
+// rowsOf is the rows of panel p.
+func (s *Slot) rowsOf(p int) (from, to int) {
+	n := s.PanelsEach()
+	first := p / n * s.Each
+	from = first + p%n*s.Format.PanelRows
+	return from, min(from+s.Format.PanelRows, first+s.Each)
+}
+
+// PanelsBytes is the memory that all panels of a weight take.
+func PanelsBytes(w graph.Weight, f *kernel.Format) int {
+	return max(1, w.Experts) * ((w.Each() + f.PanelRows - 1) / f.PanelRows) * f.PanelBytes(w.Cols)
 }
 
 // PanelsRoom is PanelsBytes in whole pages: the panels of matrices are kept apart.
-func PanelsRoom(rows, cols int, f *kernel.Format) int {
+func PanelsRoom(w graph.Weight, f *kernel.Format) int {
 	const page = 4096
-	return (PanelsBytes(rows, cols, f) + page - 1) &^ (page - 1)
+	return (PanelsBytes(w, f) + page - 1) &^ (page - 1)
 }
 
 // pack writes panel p to dst.
 func (s *Slot) pack(u *reader, dst []byte, p int) {
-	r0 := p * s.Format.PanelRows
+	r0, r1 := s.rowsOf(p)
 	row := func(r int) []byte { return s.Row(r0 + r) }
 	if s.Stored != nil {
 		row = func(r int) []byte { return u.rows.row(s, r0+r) }
 	}
-	s.Format.Pack(dst, s.Cols, min(s.Format.PanelRows, s.Rows-r0), row)
+	s.Format.Pack(dst, s.Cols, r1-r0, row)
 }
 
 // scratch is the size of the scratch that read needs.
@@ -227,7 +240,9 @@ func (s *Slot) touch(u *reader, p, p1 int) {
 		return // unpacking reads the file from begin to end
 	}
 	step := max(1, faultAround/s.Format.Type.RowBytes(s.Cols))
-	for r := p * s.Format.PanelRows; r < min(p1*s.Format.PanelRows, s.Rows) && !u.stopped(); r += step {
+	from, _ := s.rowsOf(p)
+	_, to := s.rowsOf(p1 - 1)
+	for r := from; r < to && !u.stopped(); r += step {
 		b := s.Row(r)
 		for i := 0; i < len(b); i += faultAround {
 			u.sum ^= b[i]

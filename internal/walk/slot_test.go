@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ck/internal/graph"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/quant"
@@ -26,7 +27,7 @@ func testSlot(t *testing.T, rows, cols int, room bool) (s *Slot, panels []byte) 
 		raw[i] = byte(rng.Uint32())
 	}
 	row := func(r int) []byte { return raw[r*size : (r+1)*size] }
-	panels = make([]byte, PanelsBytes(rows, cols, f))
+	panels = make([]byte, PanelsBytes(graph.Weight{Rows: rows, Cols: cols}, f))
 	for p, pb := 0, f.PanelBytes(cols); p*pb < len(panels); p++ {
 		r0 := p * f.PanelRows
 		f.Pack(panels[p*pb:(p+1)*pb], cols, min(f.PanelRows, rows-r0), func(r int) []byte { return row(r0 + r) })
@@ -35,7 +36,7 @@ func testSlot(t *testing.T, rows, cols int, room bool) (s *Slot, panels []byte) 
 	if room {
 		mem = make([]byte, len(panels))
 	}
-	return NewSlot(rows, cols, f, row, mem), panels
+	return NewSlot(graph.Weight{Rows: rows, Cols: cols}, f, row, mem), panels
 }
 
 // readShare reads panels [p, p1) as a worker does and checks them.
@@ -204,7 +205,7 @@ func mappedSlot(t *testing.T, rows, cols int) (s *Slot, panels []byte) {
 		sums[p] = crc32.Checksum(panels[p*s.pb:(p+1)*s.pb], crc32.MakeTable(crc32.Castagnoli))
 	}
 	row := func(int) []byte { t.Error("a row was read"); return nil }
-	return NewMappedSlot(rows, cols, s.Format, row, bytes.Clone(panels), sums), panels
+	return NewMappedSlot(graph.Weight{Rows: rows, Cols: cols}, s.Format, row, bytes.Clone(panels), sums), panels
 }
 
 // Mapped panels are read where they lie, whoever reads them first, and count as no memory.

@@ -82,7 +82,7 @@ func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *k
 			return nil, fmt.Errorf("internal error: the walk has no routine for %s %s", it.Do, it.Name)
 		}
 		x.before[i+1] = x.before[i]
-		if it.Do.Group == plan.Products && !it.Picked {
+		if it.Do.Group == plan.Products && !it.Space.Picked {
 			x.before[i+1] += float64(w.Slots[it.W[0]].Rows) * float64(w.Slots[it.W[0]].Cols)
 		}
 	}
@@ -113,7 +113,7 @@ func (x *Walker) Run(t *team.Team, b *Batch, stop *atomic.Bool) error {
 	x.batch = b
 	for i := range x.Plan.Bufs {
 		if buf := &x.Plan.Bufs[i]; buf.Act {
-			x.acts[i] = kernel.MakeAct(buf.Kind, buf.Sums, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Picked)), buf.Width)
+			x.acts[i] = kernel.MakeAct(buf.Kind, buf.Sums, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Space)), buf.Width)
 		}
 	}
 	x.sizeParts()
@@ -187,13 +187,8 @@ func (x *Walker) crew() plan.Crew {
 	return plan.Crew{Workers: x.Plan.Workers, Rows: n, Picks: len(x.batch.Pick), Chunks: x.chunkStart[n]}
 }
 
-// rows is the number of rows of the walk, or of picked ones.
-func (x *Walker) rows(picked bool) int {
-	if picked {
-		return len(x.batch.Pick)
-	}
-	return len(x.batch.IDs)
-}
+// rows is the number of rows that a space has in the walk.
+func (x *Walker) rows(s graph.Space) int { return s.Rows(len(x.batch.IDs), len(x.batch.Pick)) }
 
 // Logits is the logits of picked row i, valid until the next Run.
 func (x *Walker) Logits(i int) []float32 {
@@ -216,7 +211,7 @@ func (x *Walker) Tap(v graph.ValueID) (View, bool) {
 	for _, t := range x.Plan.Taps {
 		if t.Value == v {
 			data, width := x.floats(t.Op)
-			n := x.rows(x.Plan.Bufs[t.Op.Buf].Picked)
+			n := x.rows(x.Plan.Bufs[t.Op.Buf].Space)
 			return View{n, width, data[:n*width]}, true
 		}
 	}
@@ -232,12 +227,13 @@ func (x *Walker) NotFinite(i int) int {
 			continue
 		}
 		v, width := x.floats(o)
-		for r := range x.rows(it.Picked) {
+		for r := range x.rows(it.Space) {
 			for _, f := range v[r*width : (r+1)*width] {
 				if f-f == 0 {
 					continue
 				}
-				if it.Picked {
+				r /= max(1, it.Space.Used) // of routed rows some row: they are sorted by expert
+				if it.Space.Picked {
 					return int(x.batch.Pick[r])
 				}
 				return r

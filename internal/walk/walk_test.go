@@ -56,7 +56,9 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	}
 	do := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
 		v := g.NewValue(fmt.Sprintf("v%d", len(g.Values)), width)
-		g.Values[v].Picked = len(in) > 0 && g.Values[in[0]].Picked
+		if len(in) > 0 {
+			g.Values[v].Space = g.Values[in[0]].Space
+		}
 		g.Add(op, g.Values[v].Name, in, []graph.ValueID{v}, w...)
 		return v
 	}
@@ -114,7 +116,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		}
 	}
 	last := g.NewValue("last", hidden)
-	g.Values[last].Picked = true
+	g.Values[last].Space.Picked = true
 	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
 	if rng.IntN(2) == 0 { // steps on picked rows
 		f := pick(widths...)
@@ -197,10 +199,10 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 		r.w.Decode[i] = func(row int, dst []float32) { quant.Decode(m.types[id], dst, m.row(id, row)) }
 		f := r.tbl.Format(m.types[i], s.f32)
 		var mem []byte
-		if b := PanelsBytes(w.Rows, w.Cols, f); b > 0 && !s.noPack {
+		if b := PanelsBytes(w, f); b > 0 && !s.noPack {
 			mem = aligned(b)
 		}
-		r.w.Slots[i] = NewSlot(w.Rows, w.Cols, f, func(row int) []byte { return m.row(id, row) }, mem)
+		r.w.Slots[i] = NewSlot(w, f, func(row int) []byte { return m.row(id, row) }, mem)
 	}
 	var layers []kv.Layer
 	for _, c := range m.g.Caches {

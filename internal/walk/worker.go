@@ -60,8 +60,8 @@ func (w *Worker) Graph() *graph.Graph    { return w.x.Plan.G }
 func (w *Worker) Cache() *kv.Cache       { return w.x.cache }
 func (w *Worker) Kernels() *kernel.Table { return w.x.tbl }
 
-// Rows is the number of rows of the walk, or of picked ones.
-func (w *Worker) Rows(picked bool) int { return w.x.rows(picked) }
+// Rows is the number of rows that a space has in the walk.
+func (w *Worker) Rows(s graph.Space) int { return w.x.rows(s) }
 
 // Stopped reports whether nobody wants the rest of the walk any more.
 func (w *Worker) Stopped() bool { return w.x.stop.Load() }
@@ -75,7 +75,7 @@ func (w *Worker) Act(o plan.Operand) *kernel.Act {
 		return &w.x.acts[o.Buf]
 	}
 	v, k := w.x.floats(o)
-	w.f32 = kernel.Act{Kind: kernel.ActF32, M: w.Rows(w.x.Plan.Bufs[o.Buf].Picked), K: k, Kp: k, F: v, FS: k}
+	w.f32 = kernel.Act{Kind: kernel.ActF32, M: w.Rows(w.x.Plan.Bufs[o.Buf].Space), K: k, Kp: k, F: v, FS: k}
 	return &w.f32
 }
 
