@@ -17,8 +17,8 @@ import (
 )
 
 // models lists the reference models of the architectures that ck knows, without the quantized sets.
-var models = []string{"gemma2", "llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
-	"mistral-window-hf", "olmo2", "olmo3", "qwen2", "qwen3", "stories260K", "trained-qwen3"}
+var models = []string{"ernie4_5-moe", "gemma2", "hunyuan-moe", "llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn", "llama-spm-tied", "mistral",
+	"mistral-window-hf", "mixtral", "olmo2", "olmo3", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "stories260K", "trained-qwen3"}
 
 // forms opens the forms of a reference model: "gguf" and "hf", where they are, or package oracle can make the second of the first.
 func forms(t *testing.T, c *testkit.Case) map[string]*gguf.Model {
@@ -70,6 +70,17 @@ func (s source) Shape(name string) (int, int, bool) {
 		return 0, 0, false
 	}
 	return t.Rows(), t.Cols(), true
+}
+
+func (s source) Experts(name string) int {
+	t := s.m.Tensor(name)
+	switch {
+	case t == nil:
+		return 0
+	case len(t.Shape) > 2:
+		return t.Shape[2]
+	}
+	return 1
 }
 
 func (s source) Vector(name string) ([]float32, error) {

@@ -16,18 +16,25 @@ type Source interface {
 	String(key string) (v string, ok bool, err error)
 	Int(key string) (v int64, ok bool, err error)
 	Float(key string) (v float64, ok bool, err error)
+	Bool(key string) (v, ok bool, err error)
 	Bools(key string) (v []bool, ok bool, err error)
-	Shape(tensor string) (rows, cols int, ok bool)
+	Shape(tensor string) (rows, cols int, ok bool) // of all its matrices together
+	Experts(tensor string) int                     // how many matrices it has: its third dimension; 1 where it has no more than two, 0 where it is missing
 	Vector(tensor string) ([]float32, error)
 }
 
 // architectures maps general.architecture to the function that composes its graph.
 var architectures = map[string]func(*builder){
-	"gemma2": gemma2,
-	"llama":  llama,
-	"olmo2":  olmo2,
-	"qwen2":  qwen2,
-	"qwen3":  qwen3,
+	"ernie4_5-moe": ernie45moe,
+	"gemma2":       gemma2,
+	"hunyuan-moe":  hunyuanMoE,
+	"llama":        llama,
+	"olmo2":        olmo2,
+	"olmoe":        olmoe,
+	"qwen2":        qwen2,
+	"qwen2moe":     qwen2moe,
+	"qwen3":        qwen3,
+	"qwen3moe":     qwen3moe,
 }
 
 // Names lists the architectures that Build knows.
@@ -55,9 +62,6 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 		return nil, nil, fmt.Errorf("general.architecture: %.100q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
 	}
 	h := &hparams{src: src, arch: name}
-	if n := h.size("expert_count"); n > 0 {
-		return nil, nil, fmt.Errorf("%s.expert_count: %d experts; mixtures of experts are not supported in this version", name, n)
-	}
 	if !h.has("token_embd.weight") {
 		return nil, nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
 	}

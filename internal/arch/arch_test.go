@@ -18,6 +18,7 @@ type file struct {
 	keys    map[string]any
 	shapes  map[string][2]int
 	vectors map[string][]float32
+	experts map[string]int // matrices of a tensor; 0: one
 }
 
 func (f file) String(k string) (string, bool, error) { return find1[string](f, k) }
@@ -26,11 +27,19 @@ func (f file) Int(k string) (int64, bool, error) {
 	return int64(v), ok, err
 }
 func (f file) Float(k string) (float64, bool, error) { return find1[float64](f, k) }
+func (f file) Bool(k string) (bool, bool, error)     { return find1[bool](f, k) }
 func (f file) Bools(k string) ([]bool, bool, error)  { return find1[[]bool](f, k) }
 func (f file) Vector(name string) ([]float32, error) { return f.vectors[name], nil }
 func (f file) Shape(name string) (rows, cols int, ok bool) {
 	s, ok := f.shapes[name]
 	return s[0], s[1], ok
+}
+
+func (f file) Experts(name string) int {
+	if _, ok := f.shapes[name]; !ok {
+		return 0
+	}
+	return max(1, f.experts[name])
 }
 
 func find1[T any](f file, k string) (v T, ok bool, err error) {

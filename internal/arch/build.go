@@ -145,9 +145,12 @@ func (l *layer) add(name string, x, y value) value {
 }
 
 // gated is a feed-forward block with a gate: ffn_down(act(ffn_gate(x), ffn_up(x))).
-func (l *layer) gated(act step.Activation, x value) value {
-	gate, up := l.linear("ffn_gate", l.ffn, x), l.linear("ffn_up", l.ffn, x)
-	return l.back("ffn_down", 0, l.step(step.GLU{Act: act}, l.prefix+"ffn_act", l.ffn, []value{gate, up}))
+func (l *layer) gated(act step.Activation, x value) value { return l.gatedBy("", l.ffn, act, x) }
+
+// gatedBy is gated with tensors of that suffix, width elements in between.
+func (l *layer) gatedBy(suffix string, width int, act step.Activation, x value) value {
+	gate, up := l.linear("ffn_gate"+suffix, width, x), l.linear("ffn_up"+suffix, width, x)
+	return l.back("ffn_down"+suffix, 0, l.step(step.GLU{Act: act}, l.prefix+"ffn_act"+suffix, width, []value{gate, up}))
 }
 
 // attention is what decides over the attention of a model beside its projections.

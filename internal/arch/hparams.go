@@ -81,6 +81,15 @@ func (h *hparams) bools(name string) ([]bool, bool) {
 	return v, ok
 }
 
+// flag is the value of a key that is a bool, and whether the file has it.
+func (h *hparams) flag(name string) (v, ok bool) {
+	v, ok, err := h.src.Bool(h.arch + "." + name)
+	if err != nil {
+		h.fail(err)
+	}
+	return v, ok
+}
+
 // relied notes that the file has no key of that name, which is no number.
 func (h *hparams) relied(name string) { h.note(name, words[name].says, words[name].why) }
 

@@ -44,7 +44,12 @@ var keys = []Key{
 	{Name: "vocab_size", Config: "vocab_size", Integer: true, Min: 1, Max: limit}, // of GGUF: only where it is there
 	{Name: "context_length", Config: "max_position_embeddings", Integer: true, Min: 1, Max: limit,
 		Default: is(2048), Why: "the context of the first llama models, whose files may lack it"},
-	{Name: "expert_count", Integer: true, Min: 0, Max: limit, Default: is(0)},
+	{Name: "expert_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
+	{Name: "expert_used_count", Integer: true, Min: 0, Max: 1 << 20},
+	{Name: "expert_gating_func", Integer: true, Min: 0, Max: 255},
+	{Name: "expert_weights_scale", Min: 0, Max: 1e6, Above: true},
+	{Name: "expert_group_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
+	{Name: "expert_group_used_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
 
 	{Name: "attention.head_count", Config: "num_attention_heads", Integer: true, Min: 1, Max: 1 << 20},
 	{Name: "attention.head_count_kv", Config: "num_key_value_heads", Integer: true, Min: 1, Max: 1 << 20,

@@ -118,6 +118,7 @@ func (x shapeSource) Float(key string) (float64, bool, error) {
 	return float64(x.s.RopeBase), true, nil
 }
 
+func (x shapeSource) Bool(string) (bool, bool, error)    { return false, false, nil }
 func (x shapeSource) Bools(string) ([]bool, bool, error) { return nil, false, nil }
 
 func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
@@ -127,6 +128,18 @@ func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
 		}
 	}
 	return 0, 0, false
+}
+
+func (x shapeSource) Experts(name string) int {
+	for i := range x.m.Tensors {
+		if t := &x.m.Tensors[i]; t.Name == name {
+			if len(t.Shape) > 2 {
+				return t.Shape[2]
+			}
+			return 1
+		}
+	}
+	return 0
 }
 
 func (x shapeSource) Vector(name string) ([]float32, error) {
@@ -139,6 +152,7 @@ type fileSource struct{ f *gguf.Model }
 func (x fileSource) String(key string) (string, bool, error) { return x.f.KV.String(key) }
 func (x fileSource) Int(key string) (int64, bool, error)     { return x.f.KV.Int(key) }
 func (x fileSource) Float(key string) (float64, bool, error) { return x.f.KV.Float(key) }
+func (x fileSource) Bool(key string) (bool, bool, error)     { return x.f.KV.Bool(key) }
 func (x fileSource) Bools(key string) ([]bool, bool, error)  { return x.f.KV.Bools(key) }
 
 func (x fileSource) Shape(name string) (rows, cols int, ok bool) {
@@ -147,6 +161,17 @@ func (x fileSource) Shape(name string) (rows, cols int, ok bool) {
 		return 0, 0, false
 	}
 	return t.Rows(), t.Cols(), true
+}
+
+func (x fileSource) Experts(name string) int {
+	t := x.f.Tensor(name)
+	switch {
+	case t == nil:
+		return 0
+	case len(t.Shape) > 2:
+		return t.Shape[2]
+	}
+	return 1
 }
 
 func (x fileSource) Vector(name string) ([]float32, error) {

@@ -13,6 +13,7 @@ type source struct{ m *gguf.Model }
 func (s source) String(key string) (string, bool, error) { return s.m.KV.String(key) }
 func (s source) Int(key string) (int64, bool, error)     { return s.m.KV.Int(key) }
 func (s source) Float(key string) (float64, bool, error) { return s.m.KV.Float(key) }
+func (s source) Bool(key string) (bool, bool, error)     { return s.m.KV.Bool(key) }
 func (s source) Bools(key string) ([]bool, bool, error)  { return s.m.KV.Bools(key) }
 func (s source) Shape(name string) (int, int, bool) {
 	t := s.m.Tensor(name)
@@ -20,6 +21,17 @@ func (s source) Shape(name string) (int, int, bool) {
 		return 0, 0, false
 	}
 	return t.Rows(), t.Cols(), true
+}
+
+func (s source) Experts(name string) int {
+	t := s.m.Tensor(name)
+	switch {
+	case t == nil:
+		return 0
+	case len(t.Shape) > 2:
+		return t.Shape[2]
+	}
+	return 1
 }
 
 // vectorElems bounds what Vector decodes: norms, biases, rope factors.

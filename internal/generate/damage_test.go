@@ -308,6 +308,17 @@ func (a asked) Shape(tensor string) (rows, cols int, ok bool) {
 	return 0, 0, false
 }
 
+func (a asked) Experts(name string) int {
+	t := a.m.Tensor(name)
+	switch {
+	case t == nil:
+		return 0
+	case len(t.Shape) > 2:
+		return t.Shape[2]
+	}
+	return 1
+}
+
 // Every key that the architectures and the tokenizer ask for is one that TestDamagedGGUF damages.
 func TestDamagedKeysAreAll(t *testing.T) {
 	known, keys := map[string]bool{}, map[string]bool{}

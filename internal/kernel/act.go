@@ -157,6 +157,43 @@ func MakeAct(kind ActKind, sums Sums, mem []byte, m, k int) Act {
 	return a
 }
 
+// CopyRows makes rows [r0, r1) copies of those of an Act of the same kind and K, which has at least a's sums: row r of row from[r]/div.
+func (a *Act) CopyRows(r0, r1 int, x *Act, from []int32, div int) {
+	for r := r0; r < r1; r++ {
+		i := int(from[r]) / div
+		if a.Kind == ActBF16 {
+			copy(a.H[r*a.Kp:(r+1)*a.Kp], x.H[i*x.Kp:])
+		} else {
+			copy(a.Q[r*a.Kp:(r+1)*a.Kp], x.Q[i*x.Kp:])
+		}
+	}
+	if a.Kind == ActBF16 {
+		return
+	}
+	nb := a.Kp / a.Kind.blockElems()
+	copyColumns(a.D, x.D, nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.SD, x.SD, nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.N8, x.N8, nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.N16, x.N16, nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.N128, x.N128, nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.N32, x.N32, 16*nb, 1, a.M, x.M, r0, r1, from, div)
+	copyColumns(a.P, x.P, nb, 8, a.M, x.M, r0, r1, from, div)
+}
+
+// copyColumns copies columns of arrays [blocks][rows][each]; dst is nil where nobody asks for it.
+func copyColumns[T any](dst, src []T, blocks, each, m, n, r0, r1 int, from []int32, div int) {
+	if dst == nil {
+		return
+	}
+	for b := range blocks {
+		to, of := dst[b*m*each:], src[b*n*each:]
+		for r := r0; r < r1; r++ {
+			i := int(from[r]) / div * each
+			copy(to[r*each:(r+1)*each], of[i:i+each])
+		}
+	}
+}
+
 func align64(n int) int { return (n + 63) &^ 63 }
 
 // cut takes n elements of T from the front of mem and returns the rest, aligned to 64 bytes.

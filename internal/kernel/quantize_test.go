@@ -51,3 +51,32 @@ func TestActRows(t *testing.T) {
 		last = n
 	}
 }
+
+// Copied rows have the bytes of rows that are quantized where they are copied to.
+func TestCopyRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	tab := For(isa.Best(isa.Detect()), isa.Detect())
+	const rows, used = 9, 3
+	for _, kind := range []ActKind{ActBF16, ActQ8, ActQ8K} {
+		for _, k := range []int{32, 95, 256, 800} {
+			x := make([]float32, rows*k)
+			for i := range x {
+				x[i] = float32(rng.NormFloat64())
+			}
+			src, got, want := make([]byte, ActBytes(kind, AllSums, rows, k)), make([]byte, ActBytes(kind, AllSums, rows*used, k)), make([]byte, ActBytes(kind, AllSums, rows*used, k))
+			s, g, w := MakeAct(kind, AllSums, src, rows, k), MakeAct(kind, AllSums, got, rows*used, k), MakeAct(kind, AllSums, want, rows*used, k)
+			tab.QuantizeRows(&s, 0, rows, 0, k, x, k)
+			from := make([]int32, rows*used)
+			for i, p := range rng.Perm(rows * used) {
+				from[i] = int32(p)
+				tab.Quantize(&w, i, 0, k, x[p/used*k:][:k])
+			}
+			cut := rng.IntN(rows * used)
+			g.CopyRows(0, cut, &s, from, used)
+			g.CopyRows(cut, rows*used, &s, from, used)
+			if !bytes.Equal(got, want) {
+				t.Fatalf("%s of %d: other bytes", kind, k)
+			}
+		}
+	}
+}

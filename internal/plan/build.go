@@ -159,10 +159,18 @@ func (b *Builder) EmitFirst(it Item) { b.Plan.Items = slices.Insert(b.Plan.Items
 
 // Finish emits the item that writes value v; unit is the columns per unit of its cut.
 func (b *Builder) Finish(it Item, v graph.ValueID, unit int) {
-	g := b.Plan.G.Values[v]
-	out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Space: g.Space})
-	b.vals[v] = val{op: out, cut: it.Cut, unit: unit}
-	it.Out = []Operand{out.Cols(unit)}
+	b.FinishAll(it, []graph.ValueID{v}, unit)
+}
+
+// FinishAll is Finish of an item that writes several values.
+func (b *Builder) FinishAll(it Item, values []graph.ValueID, unit int) {
+	it.Out = nil
+	for _, v := range values {
+		g := b.Plan.G.Values[v]
+		out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Space: g.Space})
+		b.vals[v] = val{op: out, cut: it.Cut, unit: unit}
+		it.Out = append(it.Out, out.Cols(unit))
+	}
 	b.Emit(it)
 }
 

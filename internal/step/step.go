@@ -20,6 +20,11 @@ var Table = []Row{
 	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}}},
 	{Softcap{}, []Realisation{{bounded, runSoftcap}}},
 	{Add{}, []Realisation{{add, runAdd}}},
+	{Weigh{}, []Realisation{{weigh, runWeigh}}},
+	{Route{}, []Realisation{{route, runRoute}}},
+	{Send{}, []Realisation{{send, runSend}, {sendScaled, runSendScaled}, {sendAct, runSendAct}}},
+	{Experts{}, []Realisation{{experts, runExperts}}},
+	{Combine{}, []Realisation{{combine, runCombine}, {gather, runCombine}}},
 }
 
 // Row is a kind of step with the realisations that plans make of it.

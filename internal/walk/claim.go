@@ -66,6 +66,9 @@ func (x *Walker) shared(i int, wk *Worker, w int) {
 		return
 	}
 	s := x.w.Slots[it.W[0]]
+	if it.Space.Used > 0 {
+		rows = 1 // panels of each expert are read in one piece: they are not to be short
+	}
 	pr, grain := s.Format.PanelRows, ClaimGrain(s.Format, s.Cols, rows)
 	gen := x.runs*uint64(len(x.Plan.Items)) + uint64(i)
 	for n := 0; n < x.Plan.Workers; n = max(1, 2*n) {

@@ -83,7 +83,8 @@ func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *k
 		}
 		x.before[i+1] = x.before[i]
 		if it.Do.Group == plan.Products && !it.Space.Picked {
-			x.before[i+1] += float64(w.Slots[it.W[0]].Rows) * float64(w.Slots[it.W[0]].Cols)
+			s := w.Slots[it.W[0]]
+			x.before[i+1] += float64(s.Each) * float64(s.Cols) * float64(max(1, it.Space.Used))
 		}
 	}
 	return x, nil

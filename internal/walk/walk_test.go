@@ -94,6 +94,55 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
 			Keep: float64(pick(0, 0, 0, 3)) / 10}, heads*dv, []graph.ValueID{q, k, v})
 	}
+	// mixture is a block of experts, with a choice, weights and shapes of all kinds; some use every expert, some one.
+	mixture := func(x graph.ValueID) graph.ValueID {
+		experts := pick(1, 3, 8)
+		op := step.Route{Used: 1 + rng.IntN(experts), Gate: step.Gate(rng.IntN(3)), Norm: rng.IntN(2) == 0, Scale: float32(pick(0, 2))}
+		if experts == 8 && rng.IntN(2) == 0 {
+			op.Groups, op.GroupsUsed = 4, 2+rng.IntN(3)
+			op.Used = min(op.Used, 2*op.GroupsUsed)
+		}
+		logits := linear(x, experts)
+		base := g.Values[x].Space
+		var bias []graph.WeightID
+		if rng.IntN(2) == 0 {
+			bias = append(bias, weight(1, experts))
+		}
+		ids, shares := g.NewValue(fmt.Sprintf("ids%d", len(g.Values)), op.Used), g.NewValue(fmt.Sprintf("shares%d", len(g.Values)), op.Used)
+		g.Values[ids].Space, g.Values[shares].Space = base, base
+		g.Add(op, "route", []graph.ValueID{logits}, []graph.ValueID{ids, shares}, bias...)
+		g.Routes++
+		routed := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+			v := do(op, width, in, w...)
+			g.Values[v].Space = graph.Space{Picked: base.Picked, Route: g.Routes, Used: g.Width(ids)}
+			return v
+		}
+		project := func(x graph.ValueID, width int) graph.ValueID {
+			n++
+			w := []graph.WeightID{g.NewExperts(fmt.Sprintf("w%d", n), experts, experts*width, g.Width(x))}
+			if experts > 1 && rng.IntN(3) == 0 {
+				w = append(w, weight(experts, width))
+			}
+			return routed(step.Experts{Slices: step.SlicesFor(g.Width(x), 0)}, width, []graph.ValueID{x, ids}, w...)
+		}
+		send, combine := []graph.ValueID{x, ids}, []graph.ValueID{0, ids, shares}
+		if rng.IntN(4) == 0 {
+			send, combine = append(send, shares), combine[:2]
+		}
+		f := pick(widths...)
+		rows := routed(step.Send{}, g.Width(x), send)
+		h := routed(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{project(rows, f), project(rows, f)})
+		out := g.Width(x)
+		if combine[0] = project(h, out); rng.IntN(4) == 0 {
+			combine[0] = routed(step.Norm{Eps: 1e-5}, out, []graph.ValueID{combine[0]}, weight(1, out))
+		}
+		v := do(step.Combine{}, out, combine)
+		g.Values[v].Space = base
+		if rng.IntN(3) == 0 {
+			v = do(step.Weigh{}, out, []graph.ValueID{v, linear(x, 1)})
+		}
+		return v
+	}
 	hidden := pick(widths...)
 	x := do(step.Embed{Scale: float32(pick(0, 0, 3))}, hidden, nil, weight(g.Vocab, hidden))
 	for range 1 + rng.IntN(4) {
@@ -101,9 +150,11 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(4) > 0 {
 			a = norm(x, 0)
 		}
-		switch rng.IntN(4) {
+		switch rng.IntN(5) {
 		case 0, 1:
 			a = attend(a)
+		case 3:
+			a = mixture(a)
 		case 2:
 			f := pick(widths...)
 			a = do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(a, f), linear(a, f)})
@@ -123,18 +174,21 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		a := do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(last, f), linear(last, f)})
 		last = do(step.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
 	}
+	if rng.IntN(4) == 0 {
+		last = do(step.Add{}, hidden, []graph.ValueID{last, mixture(last)})
+	}
 	g.Logits = linear(norm(last, 0), g.Vocab)
 	if rng.IntN(3) == 0 {
 		g.Logits = do(step.Softcap{Cap: 3}, g.Vocab, []graph.ValueID{g.Logits})
 	}
-	for _, w := range g.Weights {
-		t := types[rng.IntN(len(types))]
-		if w.Rows == 1 {
+	for id, w := range g.Weights {
+		t, vector := types[rng.IntN(len(types))], g.Roles(graph.WeightID(id))[graph.Vector]
+		if vector {
 			t = quant.F32
 		}
 		b := make([]byte, w.Rows*t.RowBytes(w.Cols))
-		if w.Rows == 1 {
-			for i := range w.Cols {
+		if vector {
+			for i := range w.Rows * w.Cols {
 				binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(1+0.3*rng.NormFloat64())))
 			}
 		} else {
@@ -191,8 +245,8 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 	r.w = Weights{Slots: make([]*Slot, n), Vectors: make([][]float32, n), Decode: make([]func(int, []float32), n)}
 	for i, w := range m.g.Weights {
 		id := graph.WeightID(i)
-		if w.Rows == 1 {
-			r.w.Vectors[i] = make([]float32, w.Cols)
+		if m.g.Roles(id)[graph.Vector] {
+			r.w.Vectors[i] = make([]float32, w.Rows*w.Cols)
 			quant.Decode(m.types[i], r.w.Vectors[i], m.raw[i])
 			continue
 		}

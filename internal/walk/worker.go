@@ -26,6 +26,8 @@ type Worker struct {
 	Lists   [][]float32
 
 	x      *Walker
+	routed Routing
+	wide   []float64
 	f32    kernel.Act
 	part   []plan.Rect // of the present item
 	panels []byte      // panels packed for one use
@@ -83,6 +85,18 @@ func (w *Worker) Act(o plan.Operand) *kernel.Act {
 func (w *Worker) Vector(id graph.WeightID) []float32                    { return w.x.w.Vectors[id] }
 func (w *Worker) Lookup(id graph.WeightID) func(row int, dst []float32) { return w.x.w.Decode[id] }
 func (w *Worker) Slot(id graph.WeightID) *Slot                          { return w.x.w.Slots[id] }
+
+// Space is what the buffer of an operand has rows for. Sent tells whether these are routed rows.
+func (w *Worker) Space(o plan.Operand) graph.Space { return w.x.Plan.Bufs[o.Buf].Space }
+func (w *Worker) Sent(o plan.Operand) bool         { return w.Space(o).Route != 0 }
+
+// Doubles is room for n numbers, until the next call.
+func (w *Worker) Doubles(n int) []float64 {
+	if len(w.wide) < n {
+		w.wide = make([]float64, n)
+	}
+	return w.wide[:n]
+}
 
 // FileRows reads the file form of a matrix from row row0 on, until the next call.
 func (w *Worker) FileRows(s *Slot, row0 int) func(r int) []byte {

@@ -1,0 +1,135 @@
+package arch
+
+import (
+	"fmt"
+
+	"ck/internal/graph"
+	"ck/internal/step"
+)
+
+// mixture is what decides over the experts of a model. The rest is in the tensors: a shared expert, biases, a bias of the choice.
+type mixture struct {
+	gate  step.Gate
+	norm  bool // the weights of a row's experts are made to add up to 1
+	act   step.Activation
+	first bool // the weights multiply what goes into the experts, not what comes out
+}
+
+// gates are the values of expert_gating_func.
+var gates = map[int]step.Gate{1: step.Softmax, 2: step.Sigmoid, 3: step.SoftmaxChosen}
+
+// mixture is that of a family, and what the file says otherwise.
+func (b *builder) mixture(gate step.Gate, norm bool) mixture {
+	m := mixture{gate: gate, norm: norm}
+	if f, ok := b.given("expert_gating_func"); ok && f != 0 {
+		if m.gate, ok = gates[int(f)]; !ok {
+			b.fail(fmt.Errorf("%s.expert_gating_func: is %.0f; ck knows 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)", b.arch, f))
+		}
+	}
+	if norm, ok := b.flag("expert_weights_norm"); ok {
+		m.norm = norm
+	}
+	return m
+}
+
+// expertCount is the number of experts, and of those that a row uses.
+func (b *builder) expertCount() (all, used int) {
+	all, used = b.size("expert_count"), b.size("expert_used_count")
+	switch {
+	case all < 1:
+		b.fail(fmt.Errorf("%s.expert_count: is %d, but there are tensors of experts; %s", b.arch, all, Remedy))
+	case used < 1 || used > all:
+		b.fail(fmt.Errorf("%s.expert_used_count: is %d of %d experts; %s", b.arch, used, all, Remedy))
+	}
+	return max(all, 1), min(max(used, 1), max(all, 1))
+}
+
+// mixed is a feed-forward block of experts, and what the shared expert adds where there is one.
+func (l *layer) mixed(m mixture, x value) value {
+	y := l.routed(m, x)
+	if !l.has(l.prefix + "ffn_up_shexp.weight") {
+		return y
+	}
+	rows, _, _ := l.src.Shape(l.prefix + "ffn_up_shexp.weight")
+	shared := l.gatedBy("_shexp", rows, m.act, x)
+	if l.has(l.prefix + "ffn_gate_inp_shexp.weight") {
+		w := l.weight(l.prefix + "ffn_gate_inp_shexp.weight")
+		gate := l.step(step.Matmul{Slices: 1}, l.prefix+"ffn_gate_inp_shexp", 1, []value{x}, w)
+		shared = l.step(step.Weigh{}, l.prefix+"ffn_shexp", l.hidden, []value{shared, gate})
+	}
+	return l.add("ffn_experts", y, shared)
+}
+
+// routed is the experts of a layer.
+func (l *layer) routed(m mixture, x value) value {
+	all, used := l.expertCount()
+	logits := l.linear("ffn_gate_inp", all, x)
+	op := step.Route{Used: used, Gate: m.gate, Norm: m.norm}
+	if s, ok := l.given("expert_weights_scale"); ok && s != 1 {
+		op.Scale = float32(s)
+	}
+	if n := l.size("expert_group_count"); n > 1 {
+		op.Groups, op.GroupsUsed = n, l.size("expert_group_used_count")
+	}
+	var bias []graph.WeightID
+	if name := l.prefix + "exp_probs_b.bias"; l.has(name) {
+		bias = append(bias, l.weight(name))
+	}
+	ids, weights := l.g.NewValue(l.prefix+"ffn_experts_ids", used), l.g.NewValue(l.prefix+"ffn_experts_weights", used)
+	l.g.Add(op, l.prefix+"ffn_route", []value{logits}, []value{ids, weights}, bias...)
+	l.g.Routes++
+	space := graph.Space{Route: l.g.Routes, Used: used}
+	send, combine := []value{x, ids}, []value{0, ids, weights}
+	if m.first {
+		send, combine = append(send, weights), combine[:2]
+	}
+	in := func(op graph.Op, name string, width int, in []value, w ...graph.WeightID) value {
+		v := l.step(op, l.prefix+name, width, in, w...)
+		l.g.Values[v].Space = space
+		return v
+	}
+	rows := in(step.Send{}, "ffn_send", l.hidden, send)
+	project := func(name string, slices int, x value) value {
+		w := l.expertWeights(name, all)
+		return in(step.Experts{Slices: slices}, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
+	}
+	gate, up := project("ffn_gate_exps", 1, rows), project("ffn_up_exps", 1, rows)
+	h := in(step.GLU{Act: m.act}, "ffn_experts_act", l.g.Width(up), []value{gate, up})
+	combine[0] = project("ffn_down_exps", step.SlicesFor(l.g.Width(h), 0), h)
+	return l.step(step.Combine{}, l.prefix+"ffn_combine", l.hidden, combine)
+}
+
+// expertWeights is the weight NAME.weight of so many experts and, where the file has it, NAME.bias.
+func (l *layer) expertWeights(name string, all int) []graph.WeightID {
+	tensor := l.prefix + name + ".weight"
+	rows, cols, ok := l.src.Shape(tensor)
+	switch n := l.src.Experts(tensor); {
+	case !ok:
+		l.fail(fmt.Errorf("tensor %s: is missing", tensor))
+	case n != all:
+		l.fail(fmt.Errorf("tensor %s: has %d matrices for %d experts; %s", tensor, n, all, Remedy))
+	}
+	w := []graph.WeightID{l.g.NewExperts(tensor, all, rows, cols)}
+	if l.has(l.prefix + name + ".bias") {
+		w = append(w, l.weight(l.prefix+name+".bias"))
+	}
+	return w
+}
+
+// sparse is preNorm with experts from some layer on; those before have a feed-forward of their own.
+func (b *builder) sparse(a attention, m mixture) {
+	x := b.embed(0)
+	for l := range b.blocks {
+		x = l.add("attn_residual", x, l.attend(a, l.norm("attn_norm", x)))
+		x = l.add("ffn_residual", x, l.mixedOrGated(m, l.norm("ffn_norm", x)))
+	}
+	b.logits(x)
+}
+
+// mixedOrGated is the experts of a layer that has some, and a feed-forward block elsewhere.
+func (l *layer) mixedOrGated(m mixture, x value) value {
+	if l.has(l.prefix + "ffn_gate_inp.weight") {
+		return l.mixed(m, x)
+	}
+	return l.gated(m.act, x)
+}

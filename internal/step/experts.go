@@ -1,0 +1,167 @@
+package step
+
+import (
+	"fmt"
+	"math"
+
+	"ck/internal/graph"
+	"ck/internal/kernel"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Experts is a Matmul of routed rows, each with the matrix of the expert that it was sent to: out[row, j] = W[ids[row, j]] * in[row, j]
+// (+ bias[ids[row, j]], the second weight [experts, outputs]). The second input is the ids of Route. Slices as in Matmul.
+type Experts struct{ Slices int }
+
+func (Experts) Kind() string { return "experts" }
+
+func (Experts) Needs(i int) graph.Need {
+	if i == 1 {
+		return graph.SentRow
+	}
+	return graph.SameRow
+}
+
+// Role of the second weight, the bias, is a vector.
+func (Experts) Role(i int) graph.Role { return Matmul{}.Role(i) }
+
+// SliceCount is the number of slices of K, for Explain.
+func (x Experts) SliceCount() int { return x.Slices }
+
+func (x Experts) Check(g *graph.Graph, s *graph.Step) error {
+	if err := s.Arity(2, 1, 1, 2); err != nil {
+		return err
+	}
+	w, space := g.Weights[s.W[0]], g.Values[s.In[0]].Space
+	switch {
+	case w.Experts < 1 || w.Rows%w.Experts != 0:
+		return fmt.Errorf("%s has %d rows for %d experts", w.Name, w.Rows, w.Experts)
+	case w.Cols != g.Width(s.In[0]) || w.Each() != g.Width(s.Out[0]):
+		return fmt.Errorf("%s is %d of [%d, %d], input %d wide, output %d", w.Name, w.Experts, w.Each(), w.Cols, g.Width(s.In[0]), g.Width(s.Out[0]))
+	case space.Route == 0 || space != g.Values[s.Out[0]].Space || space.Used != g.Width(s.In[1]):
+		return fmt.Errorf("%s and %s are not rows of the same choice of experts", g.Values[s.In[0]].Name, g.Values[s.Out[0]].Name)
+	case x.Slices < 1 || w.Cols%x.Slices != 0:
+		return fmt.Errorf("%d slices of %d elements", x.Slices, w.Cols)
+	}
+	if len(s.W) == 2 {
+		if b := g.Weights[s.W[1]]; b.Rows != w.Experts || b.Cols != w.Each() {
+			return fmt.Errorf("bias %s is [%d, %d], %d experts have %d outputs", b.Name, b.Rows, b.Cols, w.Experts, w.Each())
+		}
+	}
+	return nil
+}
+
+func (Experts) Ref(r *graph.Ref, s *graph.Step) {
+	w := r.G.Weights[s.W[0]]
+	each, used := w.Each(), r.G.Values[s.Out[0]].Space.Used
+	row, bias := make([]float64, w.Cols), make([]float64, each)
+	by := make([][]int, w.Experts) // routed rows
+	r.Each(s, 0, func(i int, _ []float64) {
+		e := int(r.Row(s, 1, i/used)[i%used])
+		by[e] = append(by[e], i)
+	})
+	for e, rows := range by {
+		if len(rows) == 0 {
+			continue
+		}
+		if len(s.W) == 2 {
+			r.Weight(s.W[1], e, bias)
+		}
+		for n := range each {
+			r.Weight(s.W[0], e*each+n, row)
+			for _, i := range rows {
+				r.Vals[s.Out[0]][i][n] = dot64(row, r.Row(s, 0, i)) + bias[n]
+			}
+		}
+	}
+}
+
+// Realise cuts columns of all experts at panel edges: so workers have equal parts, whatever experts the rows chose.
+func (x Experts) Realise(b *plan.Builder, i int) (int, error) {
+	g, s := b.Plan.G, b.Step(i)
+	f, err := b.Format(s.W[0])
+	if err != nil {
+		return 0, err
+	}
+	if cols := g.Weights[s.W[0]].Cols; x.Slices > 1 && cols/x.Slices%f.GroupK != 0 {
+		return 0, fmt.Errorf("slices of %d elements cut groups of %d", cols/x.Slices, f.GroupK)
+	}
+	it := b.Item(i, experts)
+	var in plan.Operand
+	if from, ok := sender(b, s.In[0]); ok {
+		in = sent(b, from, f)
+		it.Steps = append(it.Steps, from)
+	} else {
+		in = activations(b, s.In[0], f)
+	}
+	it.Bias = len(s.W) == 2
+	it.In = []plan.Operand{in, b.At(s.In[1]).Whole()}
+	unit := Matmul{}.unit(b, i, f)
+	it.Cut = plan.ColCut(g.Width(s.Out[0]), unit)
+	b.Finish(it, s.Out[0], unit)
+	return 0, nil
+}
+
+// chosen is how many of the experts rows choose together, if they choose evenly and apart from each other.
+func chosen(experts, used, rows int) float64 {
+	n := float64(experts)
+	return n * -math.Expm1(float64(rows)*math.Log1p(-min(float64(used)/n, 1-1e-12)))
+}
+
+// experts multiplies the panels of each expert with the rows that were sent to it.
+var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 2}, Group: plan.Products, Named: true, Shared: true,
+	Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
+		m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
+		rows := l.RowsOf(it)
+		work := plan.Work{Ops: 2 * float64(m.Each()) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
+		bytes := float64(walk.PanelsBytes(m, f))
+		if f.Direct || bytes == 0 {
+			bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
+		}
+		work.Bytes = bytes * chosen(m.Experts, it.Space.Used, rows/it.Space.Used) / float64(m.Experts)
+		return work
+	},
+}
+
+// runExperts computes output columns [p.C0, p.C1) of all routed rows, C0 at a panel's edge, expert by expert.
+func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	out, width := w.Floats(it.Out[0])
+	s, x := w.Slot(it.W[0]), w.Act(it.In[0])
+	start := w.Routing(it.Space, it.In[1]).Start
+	one := !w.Sent(it.In[0]) // a row that all its experts read
+	pr, each := s.Format.PanelRows, s.PanelsEach()
+	for e := range min(w.Graph().Weights[it.W[0]].Experts, len(start)-1) {
+		m0, m1 := int(start[e]), int(start[e+1])
+		if m0 == m1 {
+			continue
+		}
+		if w.Stopped() {
+			return
+		}
+		y := out
+		if one {
+			y, m0, m1 = out[m0*width:], 0, 1
+		}
+		m := &w.Matmul
+		*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: it.Op.(Experts).Slices, X: x, M0: m0, M1: m1, Y: y[p.C0:], YStride: width}
+		var bias []float32
+		if it.Bias {
+			bias = w.Vector(it.W[1])[e*s.Each : (e+1)*s.Each]
+			m.Bias = bias[p.C0:p.C1]
+		}
+		if s.Format.Direct {
+			m.Row = w.FileRows(s, e*s.Each+p.C0)
+			s.Format.Matmul(w.Scratch, m)
+			continue
+		}
+		w.Panels(s, e*each+p.C0/pr, e*each+(p.C1+pr-1)/pr, func(from, to int, panels []byte) {
+			n0 := (from - e*each) * pr
+			m.W, m.N, m.Y = panels, min((to-e*each)*pr, p.C1)-n0, y[n0:]
+			if bias != nil {
+				m.Bias = bias[n0 : n0+m.N]
+			}
+			s.Format.Matmul(w.Scratch, m)
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package walk
+
+import (
+	"ck/internal/graph"
+	"ck/internal/plan"
+)
+
+// Routing is where the rows of a choice of experts lie: sorted by expert, and for each expert as the rows of the walk are.
+type Routing struct {
+	From  []int32 // by routed row: row * used + j, its row and the number of the expert in that row's choice
+	At    []int32 // by row * used + j: the routed row
+	Start []int32 // by expert: its first routed row; one more for the end
+
+	run   uint64 // of the walk that it is of
+	route int
+}
+
+// Routing is the places of the rows of a routed space, whose ids lie in an operand. Every worker sorts for itself: that takes less than to wait
+// for one of them.
+func (w *Worker) Routing(space graph.Space, ids plan.Operand) *Routing {
+	r := &w.routed
+	if r.run == w.x.runs && r.route == space.Route {
+		return r
+	}
+	n := w.x.rows(space)
+	list, _ := w.Floats(ids)
+	r.sort(list[:n])
+	r.run, r.route = w.x.runs, space.Route
+	return r
+}
+
+// sort makes the places for ids [row][used].
+func (r *Routing) sort(ids []float32) {
+	experts := 0
+	for _, id := range ids {
+		experts = max(experts, int(id)+1)
+	}
+	if len(r.From) < len(ids) {
+		r.From, r.At = make([]int32, len(ids)), make([]int32, len(ids))
+	}
+	if len(r.Start) < experts+1 {
+		r.Start = make([]int32, experts+1)
+	}
+	clear(r.Start)
+	for _, id := range ids {
+		r.Start[int(id)+1]++
+	}
+	for e := 1; e < len(r.Start); e++ {
+		r.Start[e] += r.Start[e-1]
+	}
+	for i, id := range ids { // Start[id] moves on to the end of its expert, which is the begin of the next one
+		at := r.Start[int(id)]
+		r.Start[int(id)]++
+		r.At[i], r.From[at] = at, int32(i)
+	}
+	copy(r.Start[1:], r.Start)
+	r.Start[0] = 0
+}
