@@ -116,8 +116,8 @@ func TestCommandLogits(t *testing.T) {
 						}
 					}
 					tol := 0.0
-					if name == bf16Floor.model && act == "auto" {
-						tol = bf16Floor.tol
+					if floor, ok := bf16Floor[name]; ok && act == "auto" {
+						tol = floor
 					}
 					judge(t, c, s, whole, filepath.Join(dir, act), tol, low && act == "auto", python)
 				}

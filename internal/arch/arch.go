@@ -67,6 +67,9 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 	}
 	b := newBuilder(h)
 	compose(b)
+	if n := h.size("expert_count"); n > 0 && b.g.Routes == 0 {
+		h.fail(fmt.Errorf("%s.expert_count: is %d, but no layer has a tensor ffn_gate_inp.weight; %s", name, n, Remedy))
+	}
 	b.g.Context = h.size("context_length")
 	if h.err != nil {
 		return nil, nil, h.err

@@ -51,6 +51,20 @@ func find1[T any](f file, k string) (v T, ok bool, err error) {
 	return v, ok, err
 }
 
+// mixed is small with experts, two of which are used.
+func mixed(experts int) file {
+	f := small(4, 24, 32).with("expert_count", experts, "expert_used_count", 2)
+	f.experts = map[string]int{}
+	for l := range 2 {
+		b := fmt.Sprintf("blk.%d.", l)
+		f.shapes[b+"ffn_gate_inp.weight"] = [2]int{experts, 128}
+		for name, s := range map[string][2]int{"ffn_gate_exps": {experts * 40, 128}, "ffn_up_exps": {experts * 40, 128}, "ffn_down_exps": {experts * 128, 40}} {
+			f.shapes[b+name+".weight"], f.experts[b+name+".weight"] = s, experts
+		}
+	}
+	return f
+}
+
 // small is a file with heads of k elements for keys and v for values, over kv KV heads. Keys are all there.
 func small(kv, k, v int) file {
 	f := file{keys: map[string]any{"general.architecture": "llama"}, shapes: map[string][2]int{}, vectors: map[string][]float32{}}
@@ -187,6 +201,8 @@ func TestDefaults(t *testing.T) {
 		{"rope.scaling.attn_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"rope.scaling.yarn_ext_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"expert_count", small(4, 24, 32), func(*facts) {}, ""},
+		{"expert_group_count", mixed(8), func(*facts) {}, ""},
+		{"expert_group_used_count", mixed(8), func(*facts) {}, ""},
 		{"attn_logit_softcapping", gemma.with("final_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{50, 7} }, "50"},
 		{"final_logit_softcapping", gemma.with("attn_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{7, 30} }, "30"},
 		{"attention.sliding_window", small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).
@@ -331,7 +347,15 @@ func TestRefuses(t *testing.T) {
 		"llama.vocab_size: is 299, but token_embd.weight has 300": f.with("vocab_size", 299),
 		"sliding_window_pattern: has 3 entries for 2 layers":      f.with("attention.sliding_window", 4, "attention.sliding_window_pattern", []bool{true, true, true}),
 		"sliding_window_pattern: names layers with a window":      f.with("attention.sliding_window_pattern", []bool{true, false}),
-		"llama.expert_count: 8 experts":                           f.with("expert_count", 8),
+		"llama.expert_count: is 8, but no layer has a tensor":     f.with("expert_count", 8),
+		"llama.expert_used_count: is 0 of 8 experts":              mixed(8).with("expert_used_count", 0),
+		"llama.expert_used_count: is 9 of 8 experts":              mixed(8).with("expert_used_count", 9),
+		"llama.expert_used_count: the key is missing":             mixed(8).with("expert_used_count", nil),
+		"llama.expert_count: is 0, but there are tensors":         mixed(8).with("expert_count", 0),
+		"ffn_gate_exps.weight: has 8 matrices for 4 experts":      mixed(8).with("expert_count", 4),
+		"llama.expert_gating_func: is 7; ck knows 1 (softmax)":    mixed(8).with("expert_gating_func", 7),
+		"2 of 3 groups of 8 experts":                              mixed(8).with("expert_group_count", 3, "expert_group_used_count", 2),
+		"5 of 4 groups of 8 experts":                              mixed(8).with("expert_group_count", 4, "expert_group_used_count", 5),
 		"llama.rope.freq_base: is a string":                       f.with("rope.freq_base", "10000"),
 	} {
 		if _, _, err := Build(f); err == nil || !strings.Contains(err.Error(), want) {

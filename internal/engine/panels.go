@@ -132,7 +132,7 @@ func dataSum(t *gguf.Tensor) (sum uint32) {
 	switch {
 	case t.Stored != nil:
 		return t.Stored.Sum()
-	case t.Make == nil:
+	case t.Make == nil && t.Parts == nil:
 		return crc32.Checksum(t.Data, castagnoli)
 	}
 	rows := t.Reader()
@@ -174,6 +174,12 @@ func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 		fmt.Fprintf(h, "%q %v %v %d %d\n", t.Name, t.Type, t.Shape, t.Interleave, len(t.Data))
 		if t.Stored != nil {
 			fmt.Fprintln(h, t.Stored.Sum())
+			continue
+		}
+		if len(t.Parts) > 0 {
+			for _, p := range [][]byte{t.Parts[0], t.Parts[len(t.Parts)-1]} {
+				h.Write(p[:min(samplePiece, len(p))])
+			}
 			continue
 		}
 		for _, at := range []int{len(t.Data) / 4, len(t.Data) / 4 * 3} {

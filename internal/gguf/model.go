@@ -35,6 +35,9 @@ type Tensor struct {
 
 	Stored *Stored // where the rows lie compressed; then Data is nil, and a Reader has them
 
+	// Parts is the matrices that the rows are of in turn, where these lie apart in the file, as Hugging Face has experts; then Data is nil.
+	Parts [][]byte
+
 	// Interleave is the number of heads whose rows are stored in halves, as Hugging Face does for rotary embeddings of
 	// llama; 0 where the rows are in GGUF's order. See Row.
 	Interleave int
@@ -65,8 +68,14 @@ func (m *Model) Add(t *Tensor) error {
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
-	if t.Stored == nil && t.Make == nil && size != uint64(len(t.Data)) {
-		return fmt.Errorf("tensor %q: %v of %v has %d bytes, not %d", t.Name, t.Shape, t.Type, size, len(t.Data))
+	have := len(t.Data)
+	for _, p := range t.Parts {
+		if have += len(p); len(p) != len(t.Parts[0]) || len(p)%t.Type.RowBytes(t.Cols()) != 0 {
+			return fmt.Errorf("tensor %q: its parts have %d and %d bytes", t.Name, len(t.Parts[0]), len(p))
+		}
+	}
+	if t.Stored == nil && t.Make == nil && size != uint64(have) {
+		return fmt.Errorf("tensor %q: %v of %v has %d bytes, not %d", t.Name, t.Shape, t.Type, size, have)
 	}
 	if m.byName[t.Name] != nil {
 		return fmt.Errorf("tensor %q: there are two of that name", t.Name)
@@ -165,7 +174,12 @@ func (t *Tensor) Row(r int) []byte {
 	}
 	n := t.Type.RowBytes(t.Shape[0])
 	r = t.inFile(r)
-	return t.Data[r*n : (r+1)*n : (r+1)*n]
+	data := t.Data
+	if t.Parts != nil {
+		each := len(t.Parts[0]) / n
+		data, r = t.Parts[r/each], r%each
+	}
+	return data[r*n : (r+1)*n : (r+1)*n]
 }
 
 // Compute writes the rows [from, to) of a tensor with Make to dst.

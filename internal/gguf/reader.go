@@ -52,7 +52,7 @@ func (x *Reader) Row(r int) []byte {
 func (x *Reader) Rows(row, n int) []byte {
 	t := x.t
 	size := t.Type.RowBytes(t.Cols())
-	if t.Stored == nil && t.Make == nil && t.Interleave == 0 {
+	if t.Stored == nil && t.Make == nil && t.Interleave == 0 && t.Parts == nil {
 		return t.Data[row*size : (row+n)*size]
 	}
 	if cap(x.gathered) < n*size {

@@ -12,7 +12,7 @@ type class struct {
 	arch    string            // general.architecture
 	parse   func(*config)     // reads the keys of config.json
 	tied    bool              // the output matrix is the embedding's where config.json does not say
-	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here
+	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here, E for the number of an expert
 	recipes map[string]recipe // of the rows of tensors, by GGUF name without "blk.N."; the others are as they are
 }
 
@@ -22,11 +22,18 @@ var classes = map[string]class{
 		"N.input_layernorm":           "attn_norm",
 		"N.pre_feedforward_layernorm": "ffn_norm",
 	}), recipes: onePlusNorms},
-	"LlamaForCausalLM":   {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
-	"MistralForCausalLM": {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
-	"Olmo2ForCausalLM":   {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
-	"Qwen2ForCausalLM":   {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
-	"Qwen3ForCausalLM":   {arch: "qwen3", parse: qwen, names: union(projections, preNorms, qkNorms)},
+	"LlamaForCausalLM": {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
+	"MixtralForCausalLM": {arch: "llama", parse: mixtral, names: union(projections, preNorms, map[string]string{
+		"N.block_sparse_moe.gate":         "ffn_gate_inp",
+		"N.block_sparse_moe.experts.E.w1": "ffn_gate_exps",
+		"N.block_sparse_moe.experts.E.w2": "ffn_down_exps",
+		"N.block_sparse_moe.experts.E.w3": "ffn_up_exps",
+	}), recipes: neighbours},
+	"Qwen3MoeForCausalLM": {arch: "qwen3moe", parse: qwen3moe, names: union(projections, preNorms, qkNorms, experts)},
+	"MistralForCausalLM":  {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
+	"Olmo2ForCausalLM":    {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
+	"Qwen2ForCausalLM":    {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
+	"Qwen3ForCausalLM":    {arch: "qwen3", parse: qwen, names: union(projections, preNorms, qkNorms)},
 }
 
 // Names that classes share (gguf-py, tensor_mapping.py).
@@ -50,6 +57,12 @@ var (
 	postNorms = map[string]string{
 		"N.post_attention_layernorm":   "post_attention_norm",
 		"N.post_feedforward_layernorm": "post_ffw_norm",
+	}
+	experts = map[string]string{
+		"N.mlp.gate":                "ffn_gate_inp",
+		"N.mlp.experts.E.gate_proj": "ffn_gate_exps",
+		"N.mlp.experts.E.up_proj":   "ffn_up_exps",
+		"N.mlp.experts.E.down_proj": "ffn_down_exps",
 	}
 	qkNorms = map[string]string{
 		"N.self_attn.q_norm": "attn_q_norm",

@@ -50,6 +50,7 @@ type config struct {
 	scales    map[string]*scale // by the name of the tensor that they are of
 
 	hidden, ffn, layers, heads, headsKV, headDim, context, vocab int
+	experts                                                      int // of a layer; 0: none has some
 
 	eps  float64
 	rope rope // of either style

@@ -68,11 +68,16 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	if err := c.readScales(files); err != nil {
 		return err
 	}
+	stacks := map[string][]*gguf.Tensor{}
 	for i, f := range files {
 		err := f.Map.Guard(func() error {
 			for _, st := range f.Tensors {
-				t, err := c.tensor(st, index[i])
-				if t != nil && err == nil {
+				t, expert, err := c.tensor(st, index[i])
+				switch {
+				case err != nil || t == nil:
+				case expert >= 0:
+					err = c.stack(stacks, t, expert)
+				default:
 					err = m.Add(t)
 				}
 				if err != nil {
@@ -86,6 +91,9 @@ func fill(m *gguf.Model, dir string, c *config) error {
 		}
 	}
 	if err := c.scalesUsed(); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if err := addStacks(m, stacks); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	if m.Tensor("output.weight") == nil && !c.tied() {
@@ -109,18 +117,25 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	return nil
 }
 
-// tensor makes the GGUF tensor of one tensor of a file; nil for those that hold nothing to compute with.
-func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) {
+// tensor makes the GGUF tensor of one tensor of a file; nil for those that hold nothing to compute with. expert is the expert that the tensor is
+// one matrix of, -1 if it is whole.
+func (c *config) tensor(st *safetensors.Tensor, file int) (t *gguf.Tensor, expert int, err error) {
 	if strings.HasSuffix(st.Name, ".rotary_emb.inv_freq") || st.Name == "lm_head.weight" && c.tied() {
-		return nil, nil // computed from the configuration; the same numbers as token_embd
+		return nil, -1, nil // computed from the configuration; the same numbers as token_embd
 	}
 	if c.quantized && beside(st.Name) {
-		return nil, nil // scales are read before
+		return nil, -1, nil // scales are read before
 	}
-	name, change, err := c.rename(st.Name)
+	name, change, expert, err := c.rename(st.Name)
 	if err != nil {
-		return nil, err
+		return nil, -1, err
 	}
+	t, err = c.make(st, file, name, change)
+	return t, expert, err
+}
+
+// make is the tensor of that name, with a recipe of its rows or none.
+func (c *config) make(st *safetensors.Tensor, file int, name string, change recipe) (*gguf.Tensor, error) {
 	typ, ok := st.Type()
 	values := float8[st.DType]
 	if values != nil {
@@ -139,6 +154,7 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) 
 		}
 	}
 	var vector []float32
+	var err error
 	if len(t.Shape) == 1 && (typ != quant.F32 || change != nil) { // GGUF keeps vectors in F32
 		if vector, err = toFloats(typ, st.Data); err != nil {
 			return nil, err
@@ -155,8 +171,8 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (*gguf.Tensor, error) 
 	return t, nil
 }
 
-// rename gives the GGUF name of a tensor and the recipe of its rows.
-func (c *config) rename(name string) (gguf string, change recipe, err error) {
+// rename gives the GGUF name of a tensor, the recipe of its rows, and the expert that it is of, or -1.
+func (c *config) rename(name string) (gguf string, change recipe, expert int, err error) {
 	stem, suffix := name, ""
 	for _, s := range []string{".weight", ".bias"} {
 		if cut, ok := strings.CutSuffix(name, s); ok {
@@ -171,14 +187,15 @@ func (c *config) rename(name string) (gguf string, change recipe, err error) {
 			key = "N." + part
 		}
 	}
+	key, expert = ofExpert(key)
 	to := c.class.names[key]
 	switch {
-	case to == "" || suffix == "" || strings.HasPrefix(stem, "N."):
-		return "", nil, fmt.Errorf("no such tensor is known in a %s", c.name)
+	case to == "" || suffix == "" || strings.HasPrefix(stem, "N.") || expert >= 0 && expert >= c.experts:
+		return "", nil, -1, fmt.Errorf("no such tensor is known in a %s", c.name)
 	case key == stem:
-		return to + suffix, c.class.recipes[to], nil
+		return to + suffix, c.class.recipes[to], -1, nil
 	case layer < 0 || layer >= c.layers:
-		return "", nil, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.layers)
+		return "", nil, -1, fmt.Errorf("layer %d, but num_hidden_layers is %d", layer, c.layers)
 	}
-	return "blk." + number + "." + to + suffix, c.class.recipes[to], nil
+	return "blk." + number + "." + to + suffix, c.class.recipes[to], expert, nil
 }
