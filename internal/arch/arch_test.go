@@ -354,8 +354,8 @@ func TestRefuses(t *testing.T) {
 		"llama.expert_count: is 0, but there are tensors":         mixed(8).with("expert_count", 0),
 		"ffn_gate_exps.weight: has 8 matrices for 4 experts":      mixed(8).with("expert_count", 4),
 		"llama.expert_gating_func: is 7; ck knows 1 (softmax)":    mixed(8).with("expert_gating_func", 7),
-		"2 of 3 groups of 8 experts":                              mixed(8).with("expert_group_count", 3, "expert_group_used_count", 2),
-		"5 of 4 groups of 8 experts":                              mixed(8).with("expert_group_count", 4, "expert_group_used_count", 5),
+		"3 groups do not divide 8 experts":                        mixed(8).with("expert_group_count", 3, "expert_group_used_count", 2),
+		"llama.expert_group_used_count: is 5 of 4 groups":         mixed(8).with("expert_group_count", 4, "expert_group_used_count", 5),
 		"llama.rope.freq_base: is a string":                       f.with("rope.freq_base", "10000"),
 	} {
 		if _, _, err := Build(f); err == nil || !strings.Contains(err.Error(), want) {

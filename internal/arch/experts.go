@@ -21,6 +21,9 @@ var gates = map[int]step.Gate{1: step.Softmax, 2: step.Sigmoid, 3: step.SoftmaxC
 // mixture is that of a family, and what the file says otherwise.
 func (b *builder) mixture(gate step.Gate, norm bool) mixture {
 	m := mixture{gate: gate, norm: norm}
+	if b.size("expert_count") == 0 {
+		return m
+	}
 	if f, ok := b.given("expert_gating_func"); ok && f != 0 {
 		if m.gate, ok = gates[int(f)]; !ok {
 			b.fail(fmt.Errorf("%s.expert_gating_func: is %.0f; ck knows 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)", b.arch, f))
@@ -42,6 +45,22 @@ func (b *builder) expertCount() (all, used int) {
 		b.fail(fmt.Errorf("%s.expert_used_count: is %d of %d experts; %s", b.arch, used, all, Remedy))
 	}
 	return max(all, 1), min(max(used, 1), max(all, 1))
+}
+
+// expertGroups is the number of groups of experts, and of those that are open to a row; 0 where there are none.
+func (b *builder) expertGroups(all, used int) (groups, open int) {
+	groups, open = b.size("expert_group_count"), b.size("expert_group_used_count")
+	switch {
+	case groups <= 1:
+		return 0, 0
+	case all%groups != 0:
+		b.fail(fmt.Errorf("%s.expert_group_count: %d groups do not divide %d experts; %s", b.arch, groups, all, Remedy))
+	case open < 1 || open > groups || open*(all/groups) < used:
+		b.fail(fmt.Errorf("%s.expert_group_used_count: is %d of %d groups of %d experts, of which %d are used; %s", b.arch, open, groups, all/groups, used, Remedy))
+	default:
+		return groups, open
+	}
+	return 0, 0
 }
 
 // mixed is a feed-forward block of experts, and what the shared expert adds where there is one.
@@ -68,9 +87,7 @@ func (l *layer) routed(m mixture, x value) value {
 	if s, ok := l.given("expert_weights_scale"); ok && s != 1 {
 		op.Scale = float32(s)
 	}
-	if n := l.size("expert_group_count"); n > 1 {
-		op.Groups, op.GroupsUsed = n, l.size("expert_group_used_count")
-	}
+	op.Groups, op.GroupsUsed = l.expertGroups(all, used)
 	var bias []graph.WeightID
 	if name := l.prefix + "exp_probs_b.bias"; l.has(name) {
 		bias = append(bias, l.weight(name))
@@ -94,6 +111,10 @@ func (l *layer) routed(m mixture, x value) value {
 		return in(step.Experts{Slices: slices}, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
 	}
 	gate, up := project("ffn_gate_exps", 1, rows), project("ffn_up_exps", 1, rows)
+	if n, ok := l.given("expert_feed_forward_length"); ok && int(n) != l.g.Width(up) {
+		l.fail(fmt.Errorf("%s.expert_feed_forward_length: is %.0f, but %sffn_up_exps.weight has %d rows for each expert; %s", l.arch, n, l.prefix,
+			l.g.Width(up), Remedy))
+	}
 	h := in(step.GLU{Act: m.act}, "ffn_experts_act", l.g.Width(up), []value{gate, up})
 	combine[0] = project("ffn_down_exps", step.SlicesFor(l.g.Width(h), 0), h)
 	return l.step(step.Combine{}, l.prefix+"ffn_combine", l.hidden, combine)

@@ -48,7 +48,7 @@ var keys = []Key{
 	{Name: "expert_used_count", Config: "num_experts_per_tok", Integer: true, Min: 0, Max: 1 << 20},
 	{Config: "num_experts", Integer: true, Min: 1, Max: 1 << 20},
 	{Config: "num_local_experts", Integer: true, Min: 1, Max: 1 << 20},
-	{Config: "moe_intermediate_size", Integer: true, Min: 1, Max: limit},
+	{Name: "expert_feed_forward_length", Config: "moe_intermediate_size", Integer: true, Min: 1, Max: limit},
 	{Name: "expert_gating_func", Integer: true, Min: 0, Max: 255},
 	{Name: "expert_weights_scale", Min: 0, Max: 1e6, Above: true},
 	{Name: "expert_group_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},

@@ -50,7 +50,9 @@ var tinyModels = map[string]map[string]any{
 }
 
 // familyModels are reference models whose families have keys of their own, by architecture, with the keys that are set beside the file's.
-var familyModels = map[string]map[string]any{"gemma2": {"gemma2.attention.scale": float32(0.25)}, "olmo2": {}}
+var familyModels = map[string]map[string]any{"gemma2": {"gemma2.attention.scale": float32(0.25)}, "olmo2": {},
+	"qwen3moe": {"qwen3moe.expert_gating_func": uint32(1), "qwen3moe.expert_weights_norm": true, "qwen3moe.expert_weights_scale": float32(2),
+		"qwen3moe.expert_group_count": uint32(2), "qwen3moe.expert_group_used_count": uint32(1)}}
 
 // spmTokens is a SentencePiece vocabulary: unknown, BOS, EOS, the bytes, words.
 var spmTokens, spmTypes = func() (text []string, kind []int32) {
@@ -202,6 +204,8 @@ var legal = map[string]string{
 	"tokenizer.chat_template unknown":       "any text is a template",
 	"tokenizer.chat_template.other unknown": "any text is a template",
 	"llama.expert_count zero":               "no experts: what it was",
+	"qwen3moe.expert_gating_func zero":      "that of the family",
+	"qwen3moe.expert_group_count zero":      "no groups",
 	"gemma2.attn_logit_softcapping zero":    "no caps",
 	"gemma2.final_logit_softcapping zero":   "no caps",
 	"tokenizer.ggml.bos_token_id zero":      "an id like others",

@@ -90,8 +90,10 @@ func (x Experts) Realise(b *plan.Builder, i int) (int, error) {
 	it := b.Item(i, experts)
 	var in plan.Operand
 	if from, ok := sender(b, s.In[0]); ok {
-		in = sent(b, from, f)
-		it.Steps = append(it.Steps, from)
+		var direct bool
+		if in, direct = sent(b, from, f); direct {
+			it.Steps = append(it.Steps, from)
+		}
 	} else {
 		in = activations(b, s.In[0], f)
 	}

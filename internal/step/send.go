@@ -93,8 +93,8 @@ type sentKey struct {
 }
 
 // sent is the operand of the activations of rows that step i sends: quantized once and copied. Where there is one row, that one is read by all its
-// experts, and nothing is copied.
-func sent(b *plan.Builder, i int, f *kernel.Format) plan.Operand {
+// experts: nothing is copied, and no item realises the step by itself (direct).
+func sent(b *plan.Builder, i int, f *kernel.Format) (o plan.Operand, direct bool) {
 	s := b.Step(i)
 	var from plan.Operand
 	if f.Act == kernel.ActF32 {
@@ -102,8 +102,8 @@ func sent(b *plan.Builder, i int, f *kernel.Format) plan.Operand {
 	} else {
 		from = activations(b, s.In[0], f)
 	}
-	if b.Plan.Class == plan.One {
-		return from
+	if b.Plan.Class == plan.One && !b.Machine.Separate {
+		return from, true
 	}
 	a := b.Once(sentKey{s.Out[0], f.Act}, func() []plan.Operand {
 		g := b.Plan.G.Values[s.Out[0]]
@@ -122,7 +122,7 @@ func sent(b *plan.Builder, i int, f *kernel.Format) plan.Operand {
 	if f.Act != kernel.ActF32 {
 		b.Plan.Bufs[a.Buf].Sums |= f.Sums
 	}
-	return a.Whole()
+	return a.Whole(), false
 }
 
 // send copies rows, sendScaled copies and scales them, sendAct copies activations.

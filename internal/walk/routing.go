@@ -29,6 +29,13 @@ func (w *Worker) Routing(space graph.Space, ids plan.Operand) *Routing {
 	return r
 }
 
+// RoutingOf is the places of rows with these ids, [row][used], for who sees routed rows through taps.
+func RoutingOf(ids []float32) *Routing {
+	r := new(Routing)
+	r.sort(ids)
+	return r
+}
+
 // sort makes the places for ids [row][used].
 func (r *Routing) sort(ids []float32) {
 	experts := 0

@@ -207,7 +207,7 @@ type View struct {
 func (v View) Row(r int) []float32 { return v.Data[r*v.Width : (r+1)*v.Width] }
 
 // Tap is a value that the plan was asked to keep (plan.Machine.Taps), as the last Run left it. Its rows are those of the batch, or the picked
-// ones.
+// ones. Routed rows are sorted by expert: the ids, another tap, say which they are (RoutingOf).
 func (x *Walker) Tap(v graph.ValueID) (View, bool) {
 	for _, t := range x.Plan.Taps {
 		if t.Value == v {
