@@ -136,6 +136,7 @@ type facts struct {
 	SWA1              float64    // of the second table, 0 if there is none
 	Scale             float64    // of cosines and sines
 	Caps              [2]float64 // of scores and logits
+	Factors           [3]float32 // of the embedding, of what blocks add, of logits
 }
 
 func factsOf(g *graph.Graph) facts {
@@ -151,6 +152,16 @@ func factsOf(g *graph.Graph) facts {
 		if a, ok := g.Steps[i].Op.(step.Attend); ok {
 			f.Caps[0] = a.Cap
 		}
+		if e, ok := g.Steps[i].Op.(step.Embed); ok {
+			f.Factors[0] = e.Scale
+		}
+		if s, ok := g.Steps[i].Op.(step.Scale); ok {
+			at := 1
+			if g.Steps[i].Out[0] == g.Logits {
+				at = 2
+			}
+			f.Factors[at] = s.By
+		}
 		if c, ok := g.Steps[i].Op.(step.Softcap); ok {
 			f.Caps[1] = float64(c.Cap)
 		}
@@ -162,6 +173,8 @@ func factsOf(g *graph.Graph) facts {
 // altered, or not used, fails here.
 func TestDefaults(t *testing.T) {
 	whole := facts{Context: 512, KV: 4, K: 24, V: 32, Eps: 1e-6, Pairs: 12, Freq1: math.Pow(5e5, -1.0/12), Scale: 1}
+	root128 := float32(math.Sqrt(128))
+	granite := small(4, 24, 32).as("granite", nil)
 	olmo := small(4, 24, 32).as("olmo2", olmoNorms).with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false},
 		"rope.freq_base_swa", 1e4)
 	gemma := small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).with("attention.sliding_window", 7)
@@ -202,12 +215,16 @@ func TestDefaults(t *testing.T) {
 		{"rope.scaling.yarn_ext_factor", small(4, 24, 32).with(yarn...), func(f *facts) { yarnFacts(f, 8, 2, 64, 1) }, ""},
 		{"expert_count", small(4, 24, 32), func(*facts) {}, ""},
 		{"expert_group_count", mixed(8), func(*facts) {}, ""},
+		{"nextn_predict_layers", small(4, 24, 32), func(*facts) {}, ""},
+		{"embedding_scale", granite.with("residual_scale", 0.5, "logit_scale", 4.0), func(f *facts) { f.Factors = [3]float32{1, 0.5, 0.25} }, ""},
+		{"residual_scale", granite.with("embedding_scale", 3.0, "logit_scale", 4.0), func(f *facts) { f.Factors = [3]float32{3, 0, 0.25} }, ""},
+		{"logit_scale", granite.with("embedding_scale", 3.0, "residual_scale", 0.5), func(f *facts) { f.Factors = [3]float32{3, 0.5, 0} }, ""},
 		{"expert_group_used_count", mixed(8), func(*facts) {}, ""},
-		{"attn_logit_softcapping", gemma.with("final_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{50, 7} }, "50"},
-		{"final_logit_softcapping", gemma.with("attn_logit_softcapping", 7.0), func(f *facts) { f.Windows, f.Caps = [2]int{7, 0}, [2]float64{7, 30} }, "30"},
+		{"attn_logit_softcapping", gemma.with("final_logit_softcapping", 7.0), func(f *facts) { f.Factors[0], f.Windows, f.Caps = root128, [2]int{7, 0}, [2]float64{50, 7} }, "50"},
+		{"final_logit_softcapping", gemma.with("attn_logit_softcapping", 7.0), func(f *facts) { f.Factors[0], f.Windows, f.Caps = root128, [2]int{7, 0}, [2]float64{7, 30} }, "30"},
 		{"attention.sliding_window", small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).
 			with("attn_logit_softcapping", 7.0, "final_logit_softcapping", 8.0),
-			func(f *facts) { f.Windows, f.Caps = [2]int{4096, 0}, [2]float64{7, 8} }, "4096"},
+			func(f *facts) { f.Factors[0], f.Windows, f.Caps = root128, [2]int{4096, 0}, [2]float64{7, 8} }, "4096"},
 		{"", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, math.Pow(1e4, -1.0/12) }, ""},
 		{"rope.freq_base_swa", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, f.Freq1 }, ""},
 	} {

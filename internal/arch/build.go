@@ -39,8 +39,16 @@ func newBuilder(h *hparams) *builder {
 	if b.heads%b.kv != 0 {
 		h.fail(fmt.Errorf("%s.attention.head_count: %d heads cannot share %d KV heads evenly; %s", h.arch, b.heads, b.kv, Remedy))
 	}
+	if n := h.size("nextn_predict_layers"); n > 0 { // they stand behind the others
+		if n >= b.layers {
+			h.fail(fmt.Errorf("%s.nextn_predict_layers: is %d of %d layers; %s", h.arch, n, b.layers, Remedy))
+			n = 0
+		}
+		b.layers -= n
+		h.notes = append(h.notes, fmt.Sprintf("%s.nextn_predict_layers: the last %d layers predict tokens further on; they are left out", h.arch, n))
+	}
 	for _, name := range []string{"attn_norm", "attn_output"} { // some have no norm there
-		if beyond := fmt.Sprintf("blk.%d.%s.weight", b.layers, name); h.has(beyond) {
+		if beyond := fmt.Sprintf("blk.%d.%s.weight", h.size("block_count"), name); h.has(beyond) {
 			h.fail(fmt.Errorf("%s.block_count: is %d, but there is a tensor %s; %s", h.arch, b.layers, beyond, Remedy))
 		}
 	}
@@ -158,6 +166,7 @@ type attention struct {
 	windows []int   // by layer: how many positions a row sees, its own included; 0 for all
 	scale   float64 // of the scores
 	cap     float64 // of the scores, see step.Softcap; 0 for none
+	sinks   bool    // each head has a score without a key (step.Attend)
 	turns   []turn  // what becomes of queries and keys before they meet, in this order
 }
 
@@ -185,7 +194,11 @@ func (l *layer) attend(a attention, x value) value {
 	}
 	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n]})
 	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale, Cap: a.cap}
-	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, k, v}))
+	var sinks []graph.WeightID
+	if a.sinks {
+		sinks = append(sinks, l.weight(l.prefix+"attn_sinks.weight"))
+	}
+	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, k, v}, sinks...))
 }
 
 // preNorm is a whole model of the kind that llama began: RMSNorm before attention and before a feed-forward with SiLU gate.

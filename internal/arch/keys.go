@@ -54,6 +54,11 @@ var keys = []Key{
 	{Name: "expert_group_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
 	{Name: "expert_group_used_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
 
+	{Name: "nextn_predict_layers", Integer: true, Min: 0, Max: 1 << 14, Default: is(0)},
+	{Name: "embedding_scale", Min: 0, Max: 1e6, Above: true, Default: is(1)},
+	{Name: "residual_scale", Min: 0, Max: 1e6, Above: true, Default: is(1)},
+	{Name: "logit_scale", Min: 0, Max: 1e6, Above: true, Default: is(1)},
+
 	{Name: "attention.head_count", Config: "num_attention_heads", Integer: true, Min: 1, Max: 1 << 20},
 	{Name: "attention.head_count_kv", Config: "num_key_value_heads", Integer: true, Min: 1, Max: 1 << 20,
 		Default: of("attention.head_count"), Why: "each head has keys and values of its own"},
@@ -75,6 +80,7 @@ var keys = []Key{
 	{Name: "rope.freq_base", Config: "rope_theta", Min: 1, Max: 1e15, Default: is(10000), Why: "that of Su et al. 2021, which converters leave out"},
 	{Name: "rope.freq_base_swa", Min: 1, Max: 1e15, Default: of("rope.freq_base")}, // of layers with a window
 	{Config: "partial_rotary_factor", Min: 1, Max: 1, Default: is(1)},              // less is not supported
+	{Config: "rope_local_base_freq", Min: 1, Max: 1e15, Default: is(10000), Why: "that of transformers"},
 	{Name: "rope.scaling.factor", Config: "factor", Min: 0, Max: 1e6, Above: true, Default: of("rope.scale_linear")},
 	{Name: "rope.scale_linear", Min: 0, Max: 1e6, Above: true, Default: is(1)}, // the factor's older name
 	{Name: "rope.scaling.original_context_length", Config: "original_max_position_embeddings", Integer: true, Min: 1, Max: limit,

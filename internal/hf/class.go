@@ -22,6 +22,10 @@ var classes = map[string]class{
 		"N.input_layernorm":           "attn_norm",
 		"N.pre_feedforward_layernorm": "ffn_norm",
 	}), recipes: onePlusNorms},
+	"Gemma3ForCausalLM": {arch: "gemma3", parse: gemma3, tied: true, names: union(projections, postNorms, qkNorms, map[string]string{
+		"N.input_layernorm":           "attn_norm",
+		"N.pre_feedforward_layernorm": "ffn_norm",
+	}), recipes: onePlusNorms},
 	"LlamaForCausalLM": {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
 	"MixtralForCausalLM": {arch: "llama", parse: mixtral, names: union(projections, preNorms, map[string]string{
 		"N.block_sparse_moe.gate":         "ffn_gate_inp",
@@ -77,7 +81,8 @@ var neighbours = map[string]recipe{
 }
 
 // onePlusNorms are the recipes of models whose folders have norms less one.
-var onePlusNorms = map[string]recipe{"output_norm": onePlus, "attn_norm": onePlus, "post_attention_norm": onePlus, "ffn_norm": onePlus, "post_ffw_norm": onePlus}
+var onePlusNorms = map[string]recipe{"output_norm": onePlus, "attn_norm": onePlus, "post_attention_norm": onePlus, "ffn_norm": onePlus, "post_ffw_norm": onePlus,
+	"attn_q_norm": onePlus, "attn_k_norm": onePlus}
 
 // union is all names of several maps.
 func union(of ...map[string]string) map[string]string {

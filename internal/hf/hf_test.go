@@ -132,7 +132,7 @@ func TestMistralWindow(t *testing.T) {
 
 // A class of the data that the table lacks is named in the error.
 func TestUnknownClass(t *testing.T) {
-	for folder, class := range map[string]string{"gemma3": "Gemma3ForCausalLM", "gemma4-kv": "Gemma4ForCausalLM"} {
+	for folder, class := range map[string]string{"gemma4-kv": "Gemma4ForCausalLM"} {
 		_, err := Open(testkit.Data(t, "models/"+folder+"/hf"))
 		if err == nil || !strings.Contains(err.Error(), class) || !strings.Contains(err.Error(), "config.json") {
 			t.Errorf("%s: %v, expected config.json and %s in it", folder, err, class)

@@ -15,7 +15,8 @@ import (
 
 // Attend is causal softmax attention over the rows' own sequence: inputs q [Heads*D], k [KVHeads*D], v [KVHeads*Dv], output
 // [Heads*Dv]. The keys and values of the rows are remembered in cache Cache; earlier rows' are read from there. Head h reads
-// KV head h/(Heads/KVHeads). (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023, arXiv:2305.13245)
+// KV head h/(Heads/KVHeads). A weight [Heads], if there is one, is the sinks: a score of each head without a key, which takes part in the softmax
+// and has no value. (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023, arXiv:2305.13245; sinks: Xiao et al. 2023, arXiv:2309.17453)
 type Attend struct {
 	Cache int // index in graph.Graph.Caches
 	Heads int
@@ -37,8 +38,13 @@ func (Attend) Needs(i int) graph.Need {
 }
 
 func (a Attend) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(3, 1, 0, 0); err != nil {
+	if err := s.Arity(3, 1, 0, 1); err != nil {
 		return err
+	}
+	if len(s.W) > 0 {
+		if w := g.Weights[s.W[0]]; w.Rows != 1 || w.Cols != a.Heads {
+			return fmt.Errorf("%s is [%d, %d], there are %d heads", w.Name, w.Rows, w.Cols, a.Heads)
+		}
 	}
 	if a.Cache < 0 || a.Cache >= len(g.Caches) {
 		return fmt.Errorf("no cache %d", a.Cache)
@@ -62,6 +68,10 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 	c := r.G.Caches[a.Cache]
 	group := a.Heads / c.KVHeads
 	keys, vals := r.Vals[s.In[1]], r.Vals[s.In[2]]
+	var sinks []float64
+	if len(s.W) > 0 {
+		sinks = r.Vector(s.W[0])
+	}
 	r.Each(s, 0, func(row int, out []float64) {
 		q := r.Row(s, 0, row)
 		for h := range a.Heads {
@@ -82,6 +92,10 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 				keepLargest(score, a.Keep)
 			}
 			sum := 0.0
+			if sinks != nil {
+				top = max(top, sinks[h])
+				sum = math.Exp(sinks[h] - top)
+			}
 			o := out[h*c.Dv : (h+1)*c.Dv]
 			for j := range keys {
 				p := math.Exp(score[j] - top)
@@ -161,20 +175,20 @@ func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 
 var (
 	// store puts keys and values into the pages of the cache. Its elements are those of keys and values.
-	store = &plan.Kind{Name: "kv-store", In: 2, Out: 1,
+	store = &plan.Kind{Name: "kv-store", In: 2, Out: 1, Weights: [2]int{0, 1},
 		Elements: func(p *plan.Plan, it *plan.Item) plan.Elements {
 			n := p.Width(it.In)
 			return plan.Elements{N: n, Ops: 180, Moved: 8 * n}
 		},
 	}
 	// attend sees all keys of a head in one worker.
-	attend = &plan.Kind{Name: "attend", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
+	attend = &plan.Kind{Name: "attend", In: 2, Out: 1, Weights: [2]int{0, 1}, Group: plan.Attention, Work: attendWork}
 	// keep is attend with the largest weights alone, in plain Go.
-	keep = &plan.Kind{Name: "attend-keep", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
+	keep = &plan.Kind{Name: "attend-keep", In: 2, Out: 1, Weights: [2]int{0, 1}, Group: plan.Attention, Work: attendWork}
 	// chunks deals chunks of keys to workers.
-	chunks = &plan.Kind{Name: "attend-chunks", In: 2, Out: 1, Group: plan.Attention, Work: attendWork}
+	chunks = &plan.Kind{Name: "attend-chunks", In: 2, Out: 1, Weights: [2]int{0, 1}, Group: plan.Attention, Work: attendWork}
 	// merge merges the chunks' results in ascending order.
-	merge = &plan.Kind{Name: "attend-merge", In: 1, Out: 1,
+	merge = &plan.Kind{Name: "attend-merge", In: 1, Out: 1, Weights: [2]int{0, 1},
 		Elements: func(p *plan.Plan, it *plan.Item) plan.Elements { return plan.Elements{N: p.Width(it.Out), Ops: 100} },
 	}
 )
@@ -223,6 +237,9 @@ func head(w *walk.Worker, it *plan.Item, q, o *plan.Operand, h, r0, r1 int) *ker
 	a := &w.Heads[len(w.Heads)-1]
 	*a = kernel.Attend{Rows: r1 - r0, G: g, Scale: float32(op.Scale), Softcap: float32(op.Cap), Lo: w.Lo[:r1-r0], Hi: w.Hi[:r1-r0],
 		K: w.Cache().Keys(seq, op.Cache, h), V: w.Cache().Values(seq, op.Cache, h)}
+	if len(it.W) > 0 {
+		a.Sinks = w.Vector(it.W[0])[h*g : (h+1)*g]
+	}
 	if q != nil {
 		v, width := w.Floats(*q)
 		a.Q, a.QStride = v[r0*width+h*g*c.D:], width

@@ -90,9 +90,14 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		}
 		g.Ropes = append(g.Ropes, r)
 		q, k = do(rope, g.Width(q), []graph.ValueID{q}), do(rope, g.Width(k), []graph.ValueID{k})
+		keep := float64(pick(0, 0, 0, 3)) / 10
+		var sinks []graph.WeightID
+		if rng.IntN(3) == 0 {
+			sinks = append(sinks, weight(1, heads))
+		}
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
 		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
-			Keep: float64(pick(0, 0, 0, 3)) / 10}, heads*dv, []graph.ValueID{q, k, v})
+			Keep: keep}, heads*dv, []graph.ValueID{q, k, v}, sinks...)
 	}
 	// mixture is a block of experts, with a choice, weights and shapes of all kinds; some use every expert, some one.
 	mixture := func(x graph.ValueID) graph.ValueID {
@@ -131,7 +136,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		}
 		f := pick(widths...)
 		rows := routed(step.Send{}, g.Width(x), send)
-		h := routed(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{project(rows, f), project(rows, f)})
+		h := routed(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{project(rows, f), project(rows, f)})
 		out := g.Width(x)
 		if combine[0] = project(h, out); rng.IntN(4) == 0 {
 			combine[0] = routed(step.Norm{Eps: 1e-5}, out, []graph.ValueID{combine[0]}, weight(1, out))
@@ -157,9 +162,15 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			a = mixture(a)
 		case 2:
 			f := pick(widths...)
-			a = do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(a, f), linear(a, f)})
+			a = do(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{linear(a, f), linear(a, f)})
+		}
+		if rng.IntN(6) == 0 {
+			a = do(step.Activate{}, g.Width(a), []graph.ValueID{a})
 		}
 		a = linear(a, hidden)
+		if rng.IntN(6) == 0 {
+			a = do(step.Scale{By: 0.3}, hidden, []graph.ValueID{a})
+		}
 		if rng.IntN(5) == 0 {
 			x = do(step.Add{}, hidden, []graph.ValueID{a, x})
 		} else {
@@ -171,7 +182,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
 	if rng.IntN(2) == 0 { // steps on picked rows
 		f := pick(widths...)
-		a := do(step.GLU{Act: step.Activation(rng.IntN(2))}, f, []graph.ValueID{linear(last, f), linear(last, f)})
+		a := do(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{linear(last, f), linear(last, f)})
 		last = do(step.Add{}, hidden, []graph.ValueID{last, linear(a, hidden)})
 	}
 	if rng.IntN(4) == 0 {

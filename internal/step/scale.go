@@ -1,0 +1,51 @@
+package step
+
+import (
+	"fmt"
+
+	"ck/internal/graph"
+	"ck/internal/plan"
+	"ck/internal/walk"
+)
+
+// Scale is out = By * x.
+type Scale struct{ By float32 }
+
+func (Scale) Kind() string         { return "scale" }
+func (Scale) Needs(int) graph.Need { return graph.SameRow }
+func (Scale) Role(int) graph.Role  { return graph.Vector }
+
+func (c Scale) Check(g *graph.Graph, s *graph.Step) error {
+	if err := s.Arity(1, 1, 0, 0); err != nil {
+		return err
+	}
+	if c.By-c.By != 0 {
+		return fmt.Errorf("a factor of %v", c.By)
+	}
+	return g.SameWidth(s.In[0], s.Out[0])
+}
+
+func (c Scale) Ref(r *graph.Ref, s *graph.Step) {
+	r.Each(s, 0, func(row int, out []float64) {
+		for i, x := range r.Row(s, 0, row) {
+			out[i] = x * float64(c.By)
+		}
+	})
+}
+
+func (Scale) Realise(b *plan.Builder, i int) (int, error) {
+	elementwise(b, i, scale)
+	return 0, nil
+}
+
+var scale = &plan.Kind{Name: "scale", In: 1, Out: 1, Ops: 40, InPlace: anyInput}
+
+func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	in, width := w.Floats(it.In[0])
+	out, _ := w.Floats(it.Out[0])
+	by := it.Op.(Scale).By
+	for r := p.R0; r < p.R1; r++ {
+		i, j := r*width+p.C0, r*width+p.C1
+		w.Kernels().Scale(out[i:j], in[i:j], by)
+	}
+}
