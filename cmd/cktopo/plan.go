@@ -32,7 +32,7 @@ type planOptions struct {
 
 const planLong = `Says what a model takes and does on a machine before it is there: memory for weights, KV cache, activations and training; expected tokens per second, with the least that must hold and the most that physics permits; what to type.
 
-MODEL is a GGUF file. SHAPE is the shape of a known model, or a number of parameters such as 250B, which becomes a dense model in the proportions of the llama-3 family; the flags under Shape change it. Of well-known models that ckrun cannot run yet, mixtures among them, it says memory and bounds only, and says so.
+MODEL is a GGUF file. SHAPE is the shape of a known model, or a number of parameters such as 250B, which becomes a dense model in the proportions of the llama-3 family; the flags under Shape change it. Of some well-known models (gpt-oss, gemma 3) it knows no shape: without a file it says memory and bounds only, and says so.
 
 The machine is this one (or that of --root), a built-in one, or a described one. Speed needs the read bandwidth and the arithmetic peak of the threads: --measure takes them here in a few seconds; --bandwidth and --peak give them (ckbench bandwidth, ckbench roofline); described machines derive them.
 
@@ -48,7 +48,7 @@ Expected rates come from the plan that the engine would walk: each matmul takes 
 func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	o := &planOptions{app: app, survey: survey}
 	c := app.NewCommand("plan [flags] MODEL|SHAPE", "what a model takes and does on a machine",
-		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nShapes that ckrun cannot run yet, of which plan says memory and bounds: "+strings.Join(cost.OutlineNames(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
+		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nModels without a shape, of which plan says memory and bounds: "+strings.Join(cost.OutlineNames(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
 	cli.CompleteWords(c, true, slices.Concat(synth.Names(), cost.OutlineNames()))
 	g := cli.NewGroup(c.Flags(), "Showing")
 	g.Bool(&o.short, "short", "", "the answer alone: what it takes as a comment (not with -q), and the line to type")
@@ -151,14 +151,14 @@ func (o *planOptions) ask() *advice.Ask {
 		Rank: o.rank, ClaimPrefill: o.claimPrefill, ClaimDecode: o.claimDecode}
 }
 
-// outlines are the plans of a model that ckrun cannot run yet, on each machine and in each type.
+// outlines are the plans of a model that has no shape, on each machine and in each type.
 func (o *planOptions) outlines(name string, x cost.Outline) (doc advice.Document, err error) {
 	doc.Schema, doc.Plans = advice.Schema, []advice.Plan{}
 	switch {
 	case o.layers+o.hidden+o.ffn+o.heads+o.kvHeads+o.headDim+o.vocab > 0:
-		return doc, cli.Usage("plan: the flags of the shape change models that ckrun can run, and %s is none yet; leave them out", name)
+		return doc, cli.Usage("plan: the flags of the shape change shapes, and %s has none; leave them out", name)
 	case o.claimDecode > 0 || o.claimPrefill > 0:
-		return doc, cli.Usage("plan: claims are judged by the plan of the engine, which cannot run %s yet; leave them out", x.Lacks)
+		return doc, cli.Usage("plan: claims are judged by the plan of the engine, which needs a file of %s; leave them out", name)
 	}
 	machines, err := o.planned()
 	if err != nil {
@@ -189,7 +189,7 @@ func (o *planOptions) printOutlines(doc *advice.Document) error {
 		return cli.OutError(err)
 	}
 	if r := doc.Outlines[0]; o.short {
-		return cli.Input("%s: ckrun cannot run it yet (%s), so there is no line to type; plan without --short says what it would take", r.Model.Name, r.Lacks)
+		return cli.Input("%s: has no shape (%s), so there is no line to type; give a GGUF file, or leave --short out", r.Model.Name, r.Lacks)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"ck/internal/measure"
 )
 
-// OutlinePlan is what can be said of a model that ckrun cannot run yet: memory, and what no program can pass. Rates are tokens a second.
+// OutlinePlan is what can be said of a model that has no shape: memory, and what no program can pass. Rates are tokens a second.
 type OutlinePlan struct {
 	Model        ModelFacts   `json:"model"`
 	ActiveParams float64      `json:"active_params"`
@@ -26,7 +26,7 @@ type OutlinePlan struct {
 	PromptBound  float64      `json:"prefill_bound"` // at the arithmetic peak of the best instructions; 0: not told
 }
 
-// Outline is a model that ckrun cannot run yet, in one type on one machine.
+// Outline is a model that has no shape, in one type on one machine.
 func (o *Ask) Outline(name, typ string, x cost.Outline, m Machine) (*OutlinePlan, error) {
 	tensors, err := x.Tensors(typ)
 	if err != nil {

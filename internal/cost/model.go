@@ -107,7 +107,7 @@ func (x shapeSource) Int(key string) (int64, bool, error) {
 	s := x.s
 	n, ok := map[string]int{"block_count": s.Layers, "context_length": s.Context, "embedding_length": s.Hidden, "feed_forward_length": s.FFN,
 		"attention.head_count": s.Heads, "attention.head_count_kv": s.KVHeads, "attention.key_length": s.HeadDim,
-		"attention.value_length": s.HeadDim, "rope.dimension_count": s.HeadDim}[strings.TrimPrefix(key, s.Arch+".")]
+		"attention.value_length": s.HeadDim, "rope.dimension_count": s.HeadDim, "expert_count": s.Experts, "expert_used_count": s.Used}[strings.TrimPrefix(key, s.Arch+".")]
 	return int64(n), ok, nil
 }
 

@@ -10,11 +10,11 @@ import (
 	"ck/internal/quant"
 )
 
-// An Outline is a well-known model that the engine cannot run yet: mixtures of experts, other kinds of blocks. There is no plan to walk, so no
-// time is expected of it; what it weighs, and what no program can pass, follow from its tensors.
+// An Outline is a well-known model that package synth has no shape of. There is no plan to walk without a file, so no time is expected of it; what
+// it weighs, and what no program can pass, follow from its tensors.
 type Outline struct {
 	Arch                                                         string // general.architecture
-	Lacks                                                        string // what the engine cannot do yet
+	Lacks                                                        string // what shapes lack for it
 	Layers, Hidden, FFN, Heads, KVHeads, HeadDim, Vocab, Context int
 	Experts, Active                                              int // experts of a layer, each of FFN, and how many of them a token uses; 0: dense
 	Window, Every                                                int // layers but each Every-th keep Window positions; 0: all keep all
@@ -22,7 +22,7 @@ type Outline struct {
 	Default                                                      string // the type or recipe in which it comes; "": Q8_0
 }
 
-const noMixtures, noGemma = "mixtures of experts", "gemma3"
+const noSinks, noGemma = "sinks, biases and windows", "windows and norms behind blocks"
 
 // outlines are from the config.json files of the models on Hugging Face.
 var outlines = map[string]Outline{
@@ -34,16 +34,10 @@ var outlines = map[string]Outline{
 		Tied: true, QKNorm: true, PostNorms: true},
 	"gemma-3-27b": {Arch: "gemma3", Lacks: noGemma, Layers: 62, Hidden: 5376, FFN: 21504, Heads: 32, KVHeads: 16, HeadDim: 128, Vocab: 262208, Context: 131072, Window: 1024, Every: 6,
 		Tied: true, QKNorm: true, PostNorms: true},
-	"gpt-oss-20b": {Arch: "gpt-oss", Lacks: noMixtures, Layers: 24, Hidden: 2880, FFN: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Vocab: 201088, Context: 131072, Experts: 32, Active: 4,
+	"gpt-oss-20b": {Arch: "gpt-oss", Lacks: noSinks, Layers: 24, Hidden: 2880, FFN: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Vocab: 201088, Context: 131072, Experts: 32, Active: 4,
 		Window: 128, Every: 2, Biases: true, Sinks: true, Default: "MXFP4_MOE"},
-	"gpt-oss-120b": {Arch: "gpt-oss", Lacks: noMixtures, Layers: 36, Hidden: 2880, FFN: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Vocab: 201088, Context: 131072, Experts: 128, Active: 4,
+	"gpt-oss-120b": {Arch: "gpt-oss", Lacks: noSinks, Layers: 36, Hidden: 2880, FFN: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Vocab: 201088, Context: 131072, Experts: 128, Active: 4,
 		Window: 128, Every: 2, Biases: true, Sinks: true, Default: "MXFP4_MOE"},
-	"qwen3-30b-a3b": {Arch: "qwen3moe", Lacks: noMixtures, Layers: 48, Hidden: 2048, FFN: 768, Heads: 32, KVHeads: 4, HeadDim: 128, Vocab: 151936, Context: 40960, Experts: 128, Active: 8,
-		QKNorm: true},
-	"qwen3-235b-a22b": {Arch: "qwen3moe", Lacks: noMixtures, Layers: 94, Hidden: 4096, FFN: 1536, Heads: 64, KVHeads: 4, HeadDim: 128, Vocab: 151936, Context: 40960, Experts: 128, Active: 8,
-		QKNorm: true},
-	"mixtral-8x7b":  {Arch: "llama", Lacks: noMixtures, Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 32000, Context: 32768, Experts: 8, Active: 2},
-	"mixtral-8x22b": {Arch: "llama", Lacks: noMixtures, Layers: 56, Hidden: 6144, FFN: 16384, Heads: 48, KVHeads: 8, HeadDim: 128, Vocab: 32768, Context: 65536, Experts: 8, Active: 2},
 }
 
 // OutlineNames lists the models that FindOutline knows.

@@ -15,9 +15,8 @@ import (
 // Outlines have the parameters that their makers count: the data of whole files where it is there, else model cards and reports.
 func TestOutlineParams(t *testing.T) {
 	want := map[string]float64{ // parameters; of gemma the technical report's sums, table 1, without the vision encoder
-		"gemma-3-1b": 999885952, "gemma-3-4b": 3.88e9, "gemma-3-12b": 11.77e9, "gemma-3-27b": 27.01e9, "gpt-oss-20b": 20914757184, "gpt-oss-120b": 116.83e9,
-		"qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235.09e9, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140.63e9}
-	active := map[string]float64{"gpt-oss-20b": 3.61e9, "gpt-oss-120b": 5.13e9, "qwen3-30b-a3b": 3.35e9 - 0.311e9, "mixtral-8x7b": 12.88e9 - 0.131e9}
+		"gemma-3-1b": 999885952, "gemma-3-4b": 3.88e9, "gemma-3-12b": 11.77e9, "gemma-3-27b": 27.01e9, "gpt-oss-20b": 20914757184, "gpt-oss-120b": 116.83e9,}
+	active := map[string]float64{"gpt-oss-20b": 3.61e9, "gpt-oss-120b": 5.13e9}
 	for _, name := range OutlineNames() {
 		o, _ := FindOutline(name)
 		w := o.Weigh(o.shapes(), 1)
@@ -39,7 +38,7 @@ func TestOutlineParams(t *testing.T) {
 
 // Tensors, and sizes in all recipes, are those that llama-quantize prints.
 func TestOutlinesAsLlamaQuantize(t *testing.T) {
-	for _, name := range []string{"gemma-3-1b", "gpt-oss-20b", "mixtral-8x7b", "qwen3-30b-a3b"} {
+	for _, name := range []string{"gemma-3-1b", "gpt-oss-20b"} {
 		b, err := os.ReadFile(testkit.Data(t, "gguf-shapes/"+name+".json"))
 		if err != nil {
 			t.Fatal(err)

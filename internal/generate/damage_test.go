@@ -32,7 +32,7 @@ var tinyShape = synth.Shape{Arch: "llama", Layers: 2, Hidden: 64, FFN: 64, Heads
 var tinyModels = map[string]map[string]any{
 	"as synthesized, byte-level BPE": {},
 	"yarn, window, SentencePiece": {
-		"llama.expert_count": uint32(0), "llama.attention.sliding_window": uint32(32), "llama.attention.sliding_window_pattern": []bool{true, false},
+		"llama.expert_count": uint32(0), "llama.nextn_predict_layers": uint32(0), "llama.attention.sliding_window": uint32(32), "llama.attention.sliding_window_pattern": []bool{true, false},
 		"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": float32(4), "llama.rope.scaling.original_context_length": uint32(64),
 		"llama.rope.scaling.yarn_ext_factor": float32(1), "llama.rope.scaling.yarn_attn_factor": float32(1.25),
 		"llama.rope.scaling.yarn_beta_fast": float32(16), "llama.rope.scaling.yarn_beta_slow": float32(2),
@@ -50,7 +50,7 @@ var tinyModels = map[string]map[string]any{
 }
 
 // familyModels are reference models whose families have keys of their own, by architecture, with the keys that are set beside the file's.
-var familyModels = map[string]map[string]any{"gemma2": {"gemma2.attention.scale": float32(0.25)}, "olmo2": {},
+var familyModels = map[string]map[string]any{"gemma2": {"gemma2.attention.scale": float32(0.25)}, "olmo2": {}, "granite": {},
 	"qwen3moe": {"qwen3moe.expert_gating_func": uint32(1), "qwen3moe.expert_weights_norm": true, "qwen3moe.expert_weights_scale": float32(2),
 		"qwen3moe.expert_group_count": uint32(2), "qwen3moe.expert_group_used_count": uint32(1)}}
 
@@ -204,6 +204,7 @@ var legal = map[string]string{
 	"tokenizer.chat_template unknown":       "any text is a template",
 	"tokenizer.chat_template.other unknown": "any text is a template",
 	"llama.expert_count zero":               "no experts: what it was",
+	"llama.nextn_predict_layers zero":       "none: what it was",
 	"qwen3moe.expert_gating_func zero":      "that of the family",
 	"qwen3moe.expert_group_count zero":      "no groups",
 	"gemma2.attn_logit_softcapping zero":    "no caps",

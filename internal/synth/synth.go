@@ -20,7 +20,7 @@ import (
 
 // Shape is the shape of a decoder model.
 type Shape struct {
-	Arch            string // general.architecture: llama, qwen2, qwen3
+	Arch            string // general.architecture: llama, qwen2, qwen3, qwen3moe
 	Layers          int
 	Hidden          int
 	FFN             int
@@ -28,6 +28,8 @@ type Shape struct {
 	HeadDim         int
 	Vocab           int
 	Context         int
+	Experts, Used   int  // of a layer, and of a row; 0: a feed-forward of FFN in every layer
+	ExpertFFN       int  // of each expert
 	Tied            bool // no output.weight
 	QKNorm, QKVBias bool
 	RopeBase        float32
@@ -46,6 +48,14 @@ var shapes = map[string]Shape{
 	"qwen3-8b":   {Arch: "qwen3", Layers: 36, Hidden: 4096, FFN: 12288, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
 	"qwen3-14b":  {Arch: "qwen3", Layers: 40, Hidden: 5120, FFN: 17408, Heads: 40, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
 	"qwen3-32b":  {Arch: "qwen3", Layers: 64, Hidden: 5120, FFN: 25600, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6},
+	"qwen3-30b-a3b": {Arch: "qwen3moe", Layers: 48, Hidden: 2048, FFN: 6144, Heads: 32, KVHeads: 4, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6,
+		Experts: 128, Used: 8, ExpertFFN: 768},
+	"qwen3-235b-a22b": {Arch: "qwen3moe", Layers: 94, Hidden: 4096, FFN: 12288, Heads: 64, KVHeads: 4, HeadDim: 128, Vocab: 151936, Context: 40960, QKNorm: true, RopeBase: 1e6,
+		Experts: 128, Used: 8, ExpertFFN: 1536},
+	"mixtral-8x7b": {Arch: "llama", Layers: 32, Hidden: 4096, FFN: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 32000, Context: 32768, RopeBase: 1e6,
+		Experts: 8, Used: 2, ExpertFFN: 14336},
+	"mixtral-8x22b": {Arch: "llama", Layers: 56, Hidden: 6144, FFN: 16384, Heads: 48, KVHeads: 8, HeadDim: 128, Vocab: 32768, Context: 65536, RopeBase: 1e6,
+		Experts: 8, Used: 2, ExpertFFN: 16384},
 	"qwen2.5-7b": {Arch: "qwen2", Layers: 28, Hidden: 3584, FFN: 18944, Heads: 28, KVHeads: 4, HeadDim: 128, Vocab: 152064, Context: 32768, QKVBias: true, RopeBase: 1e6},
 }
 
@@ -76,7 +86,7 @@ func (s Shape) Pure(typ quant.Type) []gguf.TensorInfo {
 	out := s.tensors()
 	for i := range out {
 		switch t := &out[i]; {
-		case len(t.Shape) < 2:
+		case len(t.Shape) < 2 || t.Type == quant.F32: // norms, routers
 		case t.Shape[0]%typ.BlockElems() != 0:
 			t.Type = quant.F16
 		default:
@@ -93,7 +103,7 @@ func (s Shape) Mixed(r quant.Recipe) []gguf.TensorInfo {
 	for i, t := range out {
 		ask[i] = quant.RecipeTensor{Name: t.Name, Shape: t.Shape, Type: t.Type}
 	}
-	for i, t := range r.Types(quant.RecipeModel{Arch: s.Arch, Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads}, ask) {
+	for i, t := range r.Types(quant.RecipeModel{Arch: s.Arch, Layers: s.Layers, Heads: s.Heads, KVHeads: s.KVHeads, Experts: s.Experts}, ask) {
 		out[i].Type = t
 	}
 	return out
@@ -127,6 +137,16 @@ func (s Shape) tensors() []gguf.TensorInfo {
 		}
 		matrix(b+"attn_output.weight", s.Hidden, s.Heads*s.HeadDim)
 		vector(b+"ffn_norm.weight", s.Hidden)
+		if s.Experts > 0 {
+			out = append(out, gguf.TensorInfo{Name: b + "ffn_gate_inp.weight", Type: quant.F32, Shape: []int{s.Hidden, s.Experts}})
+			for _, p := range []struct {
+				name       string
+				rows, cols int
+			}{{"ffn_gate_exps", s.ExpertFFN, s.Hidden}, {"ffn_up_exps", s.ExpertFFN, s.Hidden}, {"ffn_down_exps", s.Hidden, s.ExpertFFN}} {
+				out = append(out, gguf.TensorInfo{Name: b + p.name + ".weight", Type: quant.BF16, Shape: []int{p.cols, p.rows, s.Experts}})
+			}
+			continue
+		}
 		matrix(b+"ffn_gate.weight", s.FFN, s.Hidden)
 		matrix(b+"ffn_up.weight", s.FFN, s.Hidden)
 		matrix(b+"ffn_down.weight", s.Hidden, s.FFN)
@@ -151,6 +171,13 @@ func (s Shape) metadata(name string) *gguf.Metadata {
 		{"attention.head_count", s.Heads}, {"attention.head_count_kv", s.KVHeads}, {"attention.key_length", s.HeadDim},
 		{"attention.value_length", s.HeadDim}, {"rope.dimension_count", s.HeadDim}, {"vocab_size", s.Vocab}} {
 		set(e.key, uint32(e.n))
+	}
+	if s.Experts > 0 {
+		set("expert_count", uint32(s.Experts))
+		set("expert_used_count", uint32(s.Used))
+		if s.ExpertFFN != s.FFN {
+			set("expert_feed_forward_length", uint32(s.ExpertFFN))
+		}
 	}
 	set("attention.layer_norm_rms_epsilon", float32(1e-5))
 	set("rope.freq_base", s.RopeBase)
@@ -251,7 +278,7 @@ func writeTensor(w io.Writer, t quant.Type, rows, cols int, seed uint64) error {
 			go func() {
 				defer wg.Done()
 				rng := rand.New(rand.NewPCG(seed, uint64(r/per+j)))
-				if rows == 1 {
+				if t == quant.F32 && rows == 1 {
 					norms(buf[j], rng)
 					return
 				}
@@ -303,6 +330,8 @@ func (s Shape) Check() error {
 	switch {
 	case s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads cannot share %d KV heads evenly", s.Heads, s.KVHeads)
+	case s.Experts > 0 && (s.Used < 1 || s.Used > s.Experts || s.ExpertFFN < 1 || s.Experts > 1<<16 || s.ExpertFFN > 1<<22):
+		return fmt.Errorf("%d of %d experts of %d elements", s.Used, s.Experts, s.ExpertFFN)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("heads of %d elements cannot be rotated in pairs", s.HeadDim)
 	case s.Vocab < 512:

@@ -13,7 +13,7 @@ import (
 
 // notYet says plainly what the plan is not.
 func (r outline) notYet() string {
-	return fmt.Sprintf("ckrun cannot run it yet (%s): what follows is its memory and what no program can pass, not what ck would do", r.Lacks)
+	return fmt.Sprintf("there is no shape of it (%s): what follows is its memory and what no program can pass; give a GGUF file for a plan", r.Lacks)
 }
 
 func (r outline) modelLine() string {
