@@ -148,6 +148,10 @@ func newCollector(e *engine.Engine, t quality.Text, opt Options) (*collector, er
 	for _, s := range c.sources {
 		tap.Values = append(tap.Values, s.value)
 		width += s.width
+		if s.experts > 0 {
+			tap.Values = append(tap.Values, s.ids)
+			width += s.width*e.Graph.Width(s.ids) - s.width
+		}
 	}
 	e.SetTap(tap)
 	p, err := e.Plan(plan.Many)
@@ -164,7 +168,7 @@ func newCollector(e *engine.Engine, t quality.Text, opt Options) (*collector, er
 func sourcesOf(g *graph.Graph, opt *Options, width mat.Width) ([]*source, error) {
 	list, err := inputsOf(g, opt)
 	for _, s := range list {
-		s.sums = make([]float64, s.width)
+		s.sums, s.counts = make([]float64, s.width*max(1, s.experts)), make([]int64, s.experts)
 		if len(s.wanted) > 0 {
 			s.covariance = &linalg.Gram{N: s.width, Width: width, Sums: make([]float64, s.width*s.width)}
 		}
@@ -192,11 +196,14 @@ func inputsOf(g *graph.Graph, opt *Options) ([]*source, error) {
 			at := slices.IndexFunc(list, func(x *source) bool { return x.value == s.In[0] })
 			if at < 0 {
 				at = len(list)
-				list = append(list, &source{value: s.In[0], width: w.Cols})
+				list = append(list, &source{value: s.In[0], width: w.Cols, experts: w.Experts})
+				if w.Experts > 0 {
+					list[at].ids = s.In[1]
+				}
 			}
 			x := list[at]
 			x.matrices = append(x.matrices, w.Name)
-			if opt.Covariance != nil && opt.Covariance(w.Name) {
+			if opt.Covariance != nil && w.Experts == 0 && opt.Covariance(w.Name) {
 				x.wanted = append(x.wanted, w.Name)
 			}
 		}
@@ -299,6 +306,9 @@ func (c *collector) matrix() *Matrix {
 		}
 		for _, name := range s.matrices {
 			e := Entry{Name: name, Sums: s.sums, Counts: []int64{int64(c.done * c.text.Block)}}
+			if s.experts > 0 {
+				e.Counts = s.counts
+			}
 			if slices.Contains(s.wanted, name) {
 				e.Covariance = s.covariance.Sums
 			}
@@ -353,14 +363,17 @@ func (s *source) resume(e *Entry, name string, rows int64) error {
 	switch {
 	case e == nil:
 		return &ResumeError{"tensor " + name, "not gathered", "asked for"}
-	case len(e.Sums) != s.width || len(e.Counts) != 1:
-		return &SizeError{name, len(e.Sums), s.width, "the tensor"}
-	case e.Counts[0] != rows:
+	case len(e.Sums) != len(s.sums) || len(e.Counts) != max(1, s.experts):
+		return &SizeError{name, len(e.Sums), len(s.sums), "the tensor"}
+	case s.experts == 0 && e.Counts[0] != rows:
 		return &ResumeError{"tensor " + name, fmt.Sprintf("of %d rows", e.Counts[0]), fmt.Sprint(rows)}
 	case (e.Covariance != nil) != slices.Contains(s.wanted, name):
 		return &ResumeError{"the covariance of tensor " + name, yes(e.Covariance != nil), yes(e.Covariance == nil)}
 	}
 	copy(s.sums, e.Sums)
+	if s.experts > 0 {
+		copy(s.counts, e.Counts)
+	}
 	if e.Covariance != nil {
 		copy(s.covariance.Sums, e.Covariance)
 	}

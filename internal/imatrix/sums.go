@@ -17,9 +17,14 @@ type source struct {
 	value      graph.ValueID
 	width      int
 	matrices   []string     // that multiply it
-	sums       []float64    // of squares, by column
+	sums       []float64    // of squares, by column; of experts, expert by expert
 	covariance *linalg.Gram // XᵀX; nil if nobody asked
 	wanted     []string     // those of them whose covariance was asked for
+
+	// Of what experts multiply: how many there are, the value of the ids that say which rows are whose, and how many rows each had.
+	experts int
+	ids     graph.ValueID
+	counts  []int64
 }
 
 // Products of two float32 are exact in float64, so that a fused multiplication changes no bit. Every sum is one chain
@@ -42,7 +47,11 @@ func (a *adder) add(ctx context.Context, sources []*source, view func(graph.Valu
 		c0, c1 int
 	}
 	var tasks []task
+	routes := map[*source]*walk.Routing{}
 	for _, s := range sources {
+		if s.experts > 0 {
+			routes[s] = walk.RoutingOf(view(s.ids).Data)
+		}
 		for c := 0; c < s.width; c += sumColumns {
 			tasks = append(tasks, task{s, c, min(c+sumColumns, s.width)})
 		}
@@ -50,7 +59,21 @@ func (a *adder) add(ctx context.Context, sources []*source, view func(graph.Valu
 	err := a.each(ctx, len(tasks), func(i int) {
 		t := tasks[i]
 		x := view(t.s.value)
-		addSquares(t.s.sums[t.c0:t.c1], x.Data[t.c0:], x.Rows, x.Width)
+		r := routes[t.s]
+		if r == nil {
+			addSquares(t.s.sums[t.c0:t.c1], x.Data[t.c0:], x.Rows, x.Width)
+			return
+		}
+		for e := range min(t.s.experts, len(r.Start)-1) {
+			from, to := int(r.Start[e]), int(r.Start[e+1])
+			if from == to {
+				continue
+			}
+			addSquares(t.s.sums[e*t.s.width:][t.c0:t.c1], x.Data[from*x.Width+t.c0:], to-from, x.Width)
+			if t.c0 == 0 {
+				t.s.counts[e] += int64(to - from)
+			}
+		}
 	})
 	if err != nil {
 		return err
@@ -126,6 +149,9 @@ func (e *InputsError) Error() string {
 func (s *source) check() error {
 	for i, x := range s.sums {
 		if !(x <= math.MaxFloat32) {
+			if s.experts > 0 {
+				i %= s.width
+			}
 			return &InputsError{s.matrices[0], i, x}
 		}
 	}
