@@ -15,7 +15,7 @@ import (
 // Outlines have the parameters that their makers count: the data of whole files where it is there, else model cards and reports.
 func TestOutlineParams(t *testing.T) {
 	want := map[string]float64{ // parameters; of gemma the technical report's sums, table 1, without the vision encoder
-		"gemma-3-1b": 999885952, "gemma-3-4b": 3.88e9, "gemma-3-12b": 11.77e9, "gemma-3-27b": 27.01e9, "gpt-oss-20b": 20914757184, "gpt-oss-120b": 116.83e9,}
+		"gemma-3-1b": 999885952, "gemma-3-4b": 3.88e9, "gemma-3-12b": 11.77e9, "gemma-3-27b": 27.01e9, "gpt-oss-20b": 20914757184, "gpt-oss-120b": 116.83e9}
 	active := map[string]float64{"gpt-oss-20b": 3.61e9, "gpt-oss-120b": 5.13e9}
 	for _, name := range OutlineNames() {
 		o, _ := FindOutline(name)
