@@ -79,8 +79,8 @@ func tiers(t testing.TB) []isa.Tier {
 	return all
 }
 
-// weightType is the type of the model's matrices: that of the first layer's query projection.
-func weightType(m *gguf.Model) quant.Type { return m.Tensor("blk.0.attn_q.weight").Type }
+// weightType is the type of the model's matrices: that of the first layer's projection after attention.
+func weightType(m *gguf.Model) quant.Type { return m.Tensor("blk.0.attn_output.weight").Type }
 
 // The engine's logits of every reference model agree with the exact ones, in every form of the model, on every tier; they are the same
 // bits for any number of threads and any cut of the prompt, and on all tiers with fused multiply-add unless the weights are BF16.

@@ -85,6 +85,9 @@ func (p *program) runShow(c *cobra.Command, args []string) error {
 
 func (p *program) printFacts(f *facts.Facts) error {
 	o, c := &p.show, &p.app.Common
+	for _, w := range f.Wrong {
+		p.app.Warn("%s", w)
+	}
 	switch {
 	case o.template && f.Template == "":
 		return cli.Input("the model has no chat template")

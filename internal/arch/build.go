@@ -167,6 +167,8 @@ type attention struct {
 	scale   float64 // of the scores
 	cap     float64 // of the scores, see step.Softcap; 0 for none
 	sinks   bool    // each head has a score without a key (step.Attend)
+	chunked bool    // windows are stretches that begin at multiples of them
+	fused   bool    // queries, keys and values are made by one matrix
 	turns   []turn  // what becomes of queries and keys before they meet, in this order
 }
 
@@ -186,13 +188,23 @@ func normHeads(l *layer, of string, x value) value {
 // normWhole is the turn that normalises all heads of a row together.
 func normWhole(l *layer, of string, x value) value { return l.norm("attn_"+of+"_norm", x) }
 
+// project is the queries, keys and values of x.
+func (l *layer) project(a attention, x value) (q, k, v value) {
+	nq, nk, nv := l.heads*l.headK, l.kv*l.headK, l.kv*l.headV
+	if !a.fused {
+		return l.linear("attn_q", nq, x), l.linear("attn_k", nk, x), l.linear("attn_v", nv, x)
+	}
+	all := l.linear("attn_qkv", nq+nk+nv, x)
+	return l.columns("attn_q", 0, nq, all), l.columns("attn_k", nq, nk, all), l.columns("attn_v", nq+nk, nv, all)
+}
+
 // attend is an attention block: projections, turns, attention over keys and values of the layer's own, and the way back.
 func (l *layer) attend(a attention, x value) value {
-	q, k, v := l.linear("attn_q", l.heads*l.headK, x), l.linear("attn_k", l.kv*l.headK, x), l.linear("attn_v", l.kv*l.headV, x)
+	q, k, v := l.project(a, x)
 	for _, t := range a.turns {
 		q, k = t(l, "q", q), t(l, "k", k)
 	}
-	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n]})
+	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n], Chunked: a.chunked})
 	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale, Cap: a.cap}
 	var sinks []graph.WeightID
 	if a.sinks {

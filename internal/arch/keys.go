@@ -69,6 +69,7 @@ var keys = []Key{
 	{Name: "attention.value_length", Integer: true, Min: 1, Max: 1 << 14, Default: of("attention.key_length"), Why: "values are as long as keys"},
 	{Name: "attention.layer_norm_rms_epsilon", Config: "rms_norm_eps", Min: 0, Max: 1, Above: true, Default: is(1e-5), Why: "that of llama"},
 	{Name: "attention.sliding_window", Integer: true, Min: 0, Max: limit, Default: is(0)},
+	{Name: "attention.temperature_scale", Config: "llama_4_scaling_beta", Min: 0, Max: 1e3},
 	{Name: "attention.scale", Min: 0, Max: 1e3, Above: true},
 	{Config: "query_pre_attn_scalar", Min: 0, Max: 1e6, Above: true, Default: is(256), Why: "that of transformers"},
 	{Name: "attn_logit_softcapping", Config: "attn_logit_softcapping", Min: 0, Max: 1e6, Default: is(50), Why: "that of gemma 2; 0 means none"},
@@ -87,6 +88,7 @@ var keys = []Key{
 		Default: of("context_length"), Why: "that of transformers for yarn"},
 	{Name: "rope.scaling.yarn_ext_factor", Config: "extrapolation_factor", Min: 1, Max: 1, Default: is(1)}, // others are not supported
 	{Name: "rope.scaling.yarn_attn_factor", Config: "attention_factor", Min: 0, Max: 1e3, Above: true, Default: of("rope.scaling.attn_factor")},
+	{Name: "rope.scaling.yarn_log_multiplier", Min: 0, Max: 1e3},
 	{Name: "rope.scaling.attn_factor", Min: 0, Max: 1e3, Above: true, Default: is(1)},
 	{Name: "rope.scaling.yarn_beta_fast", Config: "beta_fast", Min: 0, Max: 1e6, Above: true, Default: is(32), Why: "that of Peng et al. 2023 for llama"},
 	{Name: "rope.scaling.yarn_beta_slow", Config: "beta_slow", Min: 0, Max: 1e6, Above: true, Default: is(1), Why: "that of Peng et al. 2023 for llama"},

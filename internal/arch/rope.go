@@ -147,5 +147,8 @@ func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64) {
 	r.Scale = 1
 	if factor > 1 {
 		r.Scale = (0.1*math.Log(factor) + 1) * attn
+		if m, ok := h.given("rope.scaling.yarn_log_multiplier"); ok {
+			r.Scale /= 0.1*m*math.Log(factor) + 1
+		}
 	}
 }

@@ -176,10 +176,8 @@ func (g *gatherer) head(step, head, rows int, q walk.View) {
 		dims = g.opt.Dims
 	}
 	for r := range rows {
-		hi, lo := g.start+r+1, 0
-		if h.cache.Window > 0 {
-			lo = max(0, hi-h.cache.Window)
-		}
+		hi := g.start + r + 1
+		lo := h.cache.First(hi - 1)
 		g.heads[step][head].row(rowOf(q, r)[head*d:][:d], keys, stride, lo, hi, g.opt.Least, dims)
 	}
 }

@@ -85,6 +85,9 @@ func (l *layout) findHeads(g *graph.Graph) error {
 	for i := range g.Steps {
 		s := &g.Steps[i]
 		if op, ok := s.Op.(step.Attend); ok {
+			if len(s.W) > 0 {
+				return fmt.Errorf("step %s: weights beside sinks are not looked at", s.Name)
+			}
 			l.heads = append(l.heads, heads{len(l.heads), op, g.Caches[op.Cache], s.In[0], s.In[1]})
 		}
 	}

@@ -419,8 +419,11 @@ func short(v any) string {
 
 // template compares the chat templates line by line.
 func (r *Report) template(a, b *inspect.Model) {
-	x, _, _ := a.KV.String("tokenizer.chat_template")
-	y, _, _ := b.KV.String("tokenizer.chat_template")
+	x, _, errX := a.KV.String("tokenizer.chat_template")
+	y, _, errY := b.KV.String("tokenizer.chat_template")
+	if errX != nil || errY != nil {
+		return // no templates; the keys differ where the files do
+	}
 	if x != y {
 		end := func(s string) []byte { return []byte(strings.TrimSuffix(s, "\n") + "\n") }
 		if r.Template = string(diff.Diff("A", end(x), "B", end(y))); r.Template == "" {

@@ -42,6 +42,8 @@ type Facts struct {
 	NoTokenizer string     `json:"tokenizer_unknown,omitempty"`
 	Template    string     `json:"chat_template"`
 
+	Wrong []string `json:"wrong_keys,omitempty"` // what is wrong with keys that were read here, each once
+
 	Metadata []Key          `json:"metadata"`
 	Tensors  []Tensor       `json:"tensors"`
 	Left     []inspect.Left `json:"left_out"`
@@ -113,18 +115,28 @@ func Of(ctx context.Context, m *inspect.Model, opt Options) (*Facts, error) {
 	for _, p := range m.Files() {
 		f.Files = append(f.Files, filepath.Base(p))
 	}
-	f.Name, _, _ = m.KV.String("general.name")
-	f.Architecture, _, _ = m.KV.String("general.architecture")
+	f.Name, f.Architecture = f.text(m, "general.name"), f.text(m, "general.architecture")
 	f.groups(m)
 	f.run(m, opt.Context, max(1, opt.Workers))
 	f.tokenizer(m)
-	f.Template, _, _ = m.KV.String("tokenizer.chat_template")
+	f.Template = f.text(m, "tokenizer.chat_template")
 	for _, k := range m.KV.Keys() {
 		v := m.KV.Value(k)
 		f.Metadata = append(f.Metadata, Key{k, typeOf(v), plain(v)})
 	}
 	return f, f.tensors(ctx, m, opt)
 }
+
+// read is a key's value. Where it is of another type, that is remembered and the value is as of a key that the file lacks.
+func read[T any](f *Facts, get func(string) (T, bool, error), key string) T {
+	v, _, err := get(key)
+	if err != nil && !slices.Contains(f.Wrong, err.Error()) {
+		f.Wrong = append(f.Wrong, err.Error())
+	}
+	return v
+}
+
+func (f *Facts) text(m *inspect.Model, key string) string { return read(f, m.KV.String, key) }
 
 // typeOf is the format's name of a value's type.
 func typeOf(v any) string {
@@ -179,8 +191,7 @@ func (f *Facts) groups(m *inspect.Model) {
 		g.Tensors, g.Params, g.Bytes = g.Tensors+1, g.Params+n, g.Bytes+t.Bytes()
 		return g
 	}
-	used, _, _ := m.KV.Int(f.Architecture + ".expert_used_count")
-	experts, _, _ := m.KV.Int(f.Architecture + ".expert_count")
+	used, experts := read(f, m.KV.Int, f.Architecture+".expert_used_count"), read(f, m.KV.Int, f.Architecture+".expert_count")
 	bytes, layers := int64(0), map[int]bool{}
 	for _, t := range m.Tensors {
 		n := int64(t.Rows()) * int64(t.Cols())
@@ -253,11 +264,8 @@ func (f *Facts) tokenizer(m *inspect.Model) {
 		}
 		return
 	}
-	t := &Tokenizer{Tokens: len(list), ByType: map[string]int{}}
-	t.Kind, _, _ = m.KV.String("tokenizer.ggml.model")
-	t.Pre, _, _ = m.KV.String("tokenizer.ggml.pre")
-	kinds, _, _ := m.KV.Ints("tokenizer.ggml.token_type")
-	for _, k := range kinds {
+	t := &Tokenizer{Tokens: len(list), ByType: map[string]int{}, Kind: f.text(m, "tokenizer.ggml.model"), Pre: f.text(m, "tokenizer.ggml.pre")}
+	for _, k := range read(f, m.KV.Ints, "tokenizer.ggml.token_type") {
 		name := TokenTypes[k]
 		if name == "" {
 			name = fmt.Sprintf("type %d", k)

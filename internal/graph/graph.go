@@ -120,6 +120,19 @@ type Graph struct {
 type Cache struct {
 	KVHeads, D, Dv int
 	Window         int // 0, or how many positions (its own included) a row sees
+	// Chunked: a row sees the positions of its own stretch of Window positions instead, which begin at multiples of it.
+	Chunked bool
+}
+
+// First is the first position that a row at pos sees.
+func (c Cache) First(pos int) int {
+	switch {
+	case c.Window == 0:
+		return 0
+	case c.Chunked:
+		return pos - pos%c.Window
+	}
+	return max(0, pos+1-c.Window)
 }
 
 // NewValue adds a value.

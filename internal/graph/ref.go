@@ -101,11 +101,8 @@ func (r *Ref) Vector(w WeightID) []float64 {
 	return v
 }
 
-// Sees is the mask of causal attention: the same sequence, not later, inside the window (0: none).
-func (r *Ref) Sees(row, key, window int) bool {
+// Sees is the mask of causal attention: the same sequence, not later, inside the window of a cache.
+func (r *Ref) Sees(row, key int, c Cache) bool {
 	in := &r.In
-	if in.Seq[row] != in.Seq[key] || in.Pos[key] > in.Pos[row] {
-		return false
-	}
-	return window == 0 || in.Pos[key] > in.Pos[row]-int32(window)
+	return in.Seq[row] == in.Seq[key] && in.Pos[key] <= in.Pos[row] && int(in.Pos[key]) >= c.First(int(in.Pos[row]))
 }

@@ -33,11 +33,12 @@ var classes = map[string]class{
 		"N.block_sparse_moe.experts.E.w2": "ffn_down_exps",
 		"N.block_sparse_moe.experts.E.w3": "ffn_up_exps",
 	}), recipes: neighbours},
-	"Qwen3MoeForCausalLM": {arch: "qwen3moe", parse: qwen3moe, names: union(projections, preNorms, qkNorms, experts)},
-	"MistralForCausalLM":  {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
-	"Olmo2ForCausalLM":    {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
-	"Qwen2ForCausalLM":    {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
-	"Qwen3ForCausalLM":    {arch: "qwen3", parse: qwen, names: union(projections, preNorms, qkNorms)},
+	"Qwen3MoeForCausalLM":   {arch: "qwen3moe", parse: qwen3moe, names: union(projections, preNorms, qkNorms, experts)},
+	"Ministral3ForCausalLM": {arch: "mistral3", parse: ministral, names: union(projections, preNorms), recipes: neighbours},
+	"MistralForCausalLM":    {arch: "llama", parse: mistral, names: union(projections, preNorms), recipes: neighbours},
+	"Olmo2ForCausalLM":      {arch: "olmo2", parse: llama, names: union(projections, qkNorms, postNorms)},
+	"Qwen2ForCausalLM":      {arch: "qwen2", parse: qwen, names: union(projections, preNorms)},
+	"Qwen3ForCausalLM":      {arch: "qwen3", parse: qwen, names: union(projections, preNorms, qkNorms)},
 }
 
 // Names that classes share (gguf-py, tensor_mapping.py).

@@ -23,6 +23,7 @@ type rope struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 	MScale          *float64 `json:"mscale"`
 	MScaleAllDim    *float64 `json:"mscale_all_dim"`
+	Beta            *float64 `json:"llama_4_scaling_beta"`
 	Truncate        *bool    `json:"truncate"`
 	PartialRotary   *float64 `json:"partial_rotary_factor"`
 }

@@ -80,7 +80,7 @@ func (a Attend) Ref(r *graph.Ref, s *graph.Step) {
 			top := math.Inf(-1)
 			for j := range keys {
 				score[j] = math.Inf(-1)
-				if r.Sees(row, j, c.Window) {
+				if r.Sees(row, j, c) {
 					score[j] = a.Scale * dot64(q[h*c.D:(h+1)*c.D], keys[j][kv*c.D:(kv+1)*c.D])
 					if a.Cap != 0 {
 						score[j] = softcap(score[j], a.Cap)
@@ -249,18 +249,15 @@ func head(w *walk.Worker, it *plan.Item, q, o *plan.Operand, h, r0, r1 int) *ker
 		a.O, a.OStride = v[r0*width+h*g*c.Dv:], width
 	}
 	for r := r0; r < r1; r++ {
-		w.Lo[r-r0], w.Hi[r-r0] = sees(w, r, c.Window)
+		w.Lo[r-r0], w.Hi[r-r0] = sees(w, r, c)
 	}
 	return a
 }
 
 // sees is the range of positions that row r attends to.
-func sees(w *walk.Worker, r, window int) (lo, hi int32) {
-	hi = w.Batch().Pos[r] + 1
-	if window > 0 && int(hi) > window {
-		lo = hi - int32(window)
-	}
-	return lo, hi
+func sees(w *walk.Worker, r int, c graph.Cache) (lo, hi int32) {
+	pos := w.Batch().Pos[r]
+	return int32(c.First(int(pos))), pos + 1
 }
 
 // runAttend computes heads of a tile of rows at a time: one head, or, where the rows are one tile, all heads of the part, block by block of the
@@ -307,7 +304,7 @@ func runKeep(w *walk.Worker, it *plan.Item, p plan.Rect) {
 // runChunks computes units of (KV head, chunk number of all rows).
 func runChunks(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	layer := it.Op.(Attend).Cache
-	f, window, total := w.Cache().Layer(layer).Format, w.Graph().Caches[layer].Window, w.Chunks(w.Rows(it.Space))
+	f, c, total := w.Cache().Layer(layer).Format, w.Graph().Caches[layer], w.Chunks(w.Rows(it.Space))
 	for u := p.C0; u < p.C1 && !w.Stopped(); u++ {
 		h, n := u/total, u%total
 		r := 0
@@ -315,7 +312,7 @@ func runChunks(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			r++
 		}
 		chunk := n - w.Chunks(r)
-		if l, _ := sees(w, r, window); chunk < int(l)/kernel.ChunkKeys {
+		if l, _ := sees(w, r, c); chunk < int(l)/kernel.ChunkKeys {
 			continue
 		}
 		w.Heads = w.Heads[:0]
@@ -325,10 +322,10 @@ func runChunks(w *walk.Worker, it *plan.Item, p plan.Rect) {
 
 func runMerge(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	layer := it.Op.(Attend).Cache
-	f, window := w.Cache().Layer(layer).Format, w.Graph().Caches[layer].Window
+	f, c := w.Cache().Layer(layer).Format, w.Graph().Caches[layer]
 	for h := p.C0 / it.Out[0].Unit; h < p.C1/it.Out[0].Unit; h++ {
 		for r := p.R0; r < p.R1; r++ {
-			first, _ := sees(w, r, window)
+			first, _ := sees(w, r, c)
 			w.Lists = w.Lists[:0]
 			for n := w.Chunks(r) + int(first)/kernel.ChunkKeys; n < w.Chunks(r+1); n++ {
 				w.Lists = append(w.Lists, w.PartialResult(it.In[0], h, n))

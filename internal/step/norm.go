@@ -3,6 +3,7 @@ package step
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"ck/internal/graph"
 	"ck/internal/plan"
@@ -10,7 +11,7 @@ import (
 )
 
 // Norm is RMSNorm over groups of Group elements (0: the whole row; the head size for q/k norms):
-// out = x / sqrt(mean(x^2) + Eps) * w. The weight has Group elements. (Zhang and Sennrich 2019, arXiv:1910.07467)
+// out = x / sqrt(mean(x^2) + Eps) * w. The weight has Group elements; without one w is 1. (Zhang and Sennrich 2019, arXiv:1910.07467)
 type Norm struct {
 	Eps   float32
 	Group int
@@ -28,10 +29,16 @@ func (n Norm) GroupOf(width int) int {
 }
 
 func (n Norm) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(1, 1, 1, 1); err != nil {
+	if err := s.Arity(1, 1, 0, 1); err != nil {
 		return err
 	}
 	group := n.GroupOf(g.Width(s.In[0]))
+	if len(s.W) == 0 {
+		if g.Width(s.In[0])%group != 0 {
+			return fmt.Errorf("groups of %d of %d elements", group, g.Width(s.In[0]))
+		}
+		return g.SameWidth(s.In[0], s.Out[0])
+	}
 	if w := g.Weights[s.W[0]]; w.Cols != group || w.Rows != 1 || g.Width(s.In[0])%group != 0 {
 		return fmt.Errorf("groups of %d of %d elements, weight [%d, %d]", group, g.Width(s.In[0]), w.Rows, w.Cols)
 	}
@@ -39,15 +46,19 @@ func (n Norm) Check(g *graph.Graph, s *graph.Step) error {
 }
 
 func (n Norm) Ref(r *graph.Ref, s *graph.Step) {
-	w := r.Vector(s.W[0])
+	group := n.GroupOf(r.G.Width(s.In[0]))
+	w := slices.Repeat([]float64{1}, group)
+	if len(s.W) > 0 {
+		w = r.Vector(s.W[0])
+	}
 	r.Each(s, 0, func(row int, out []float64) {
 		x := r.Row(s, 0, row)
-		for k := 0; k < len(x); k += len(w) {
+		for k := 0; k < len(x); k += group {
 			sum := 0.0
-			for _, v := range x[k : k+len(w)] {
+			for _, v := range x[k : k+group] {
 				sum += v * v
 			}
-			scale := 1 / math.Sqrt(sum/float64(len(w))+float64(n.Eps))
+			scale := 1 / math.Sqrt(sum/float64(group)+float64(n.Eps))
 			for i := range w {
 				out[k+i] = x[k+i] * scale * w[i]
 			}
@@ -78,7 +89,7 @@ func (n Norm) Realise(b *plan.Builder, i int) (int, error) {
 }
 
 // rmsnorm normalises whole rows or groups.
-var rmsnorm = &plan.Kind{Name: "rmsnorm", In: 1, Out: 1, Weights: [2]int{1, 1}, Named: true,
+var rmsnorm = &plan.Kind{Name: "rmsnorm", In: 1, Out: 1, Weights: [2]int{0, 1}, Named: true,
 	InPlace: func(_ *plan.Item, in int) bool { return in == 0 },
 	Elements: func(p *plan.Plan, it *plan.Item) plan.Elements {
 		e := plan.Streamed(p, it, 90)
@@ -94,18 +105,29 @@ func runNorm(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	op := it.Op.(Norm)
 	in, width := w.Floats(it.In[0])
 	out, _ := w.Floats(it.Out[0])
-	weight, tbl := w.Vector(it.W[0]), w.Kernels()
-	group := op.GroupOf(width)
+	tbl, group := w.Kernels(), op.GroupOf(width)
+	var weight []float32
+	if len(it.W) > 0 {
+		weight = w.Vector(it.W[0])
+	}
 	for r := p.R0; r < p.R1; r++ {
 		row, dst := in[r*width:(r+1)*width], out[r*width:(r+1)*width]
 		if group == width {
 			s := tbl.NormScale(row, op.Eps)
-			tbl.MulScale(dst[p.C0:p.C1], row[p.C0:p.C1], weight[p.C0:p.C1], s)
+			if weight == nil {
+				tbl.Scale(dst[p.C0:p.C1], row[p.C0:p.C1], s)
+			} else {
+				tbl.MulScale(dst[p.C0:p.C1], row[p.C0:p.C1], weight[p.C0:p.C1], s)
+			}
 			continue
 		}
 		for c := p.C0; c < p.C1; c += group {
 			s := tbl.NormScale(row[c:c+group], op.Eps)
-			tbl.MulScale(dst[c:c+group], row[c:c+group], weight, s)
+			if weight == nil {
+				tbl.Scale(dst[c:c+group], row[c:c+group], s)
+			} else {
+				tbl.MulScale(dst[c:c+group], row[c:c+group], weight, s)
+			}
 		}
 	}
 }

@@ -22,6 +22,8 @@ var Table = []Row{
 	{Add{}, []Realisation{{add, runAdd}}},
 	{Activate{}, []Realisation{{relu2, runReLU2}}},
 	{Scale{}, []Realisation{{scale, runScale}}},
+	{Columns{}, []Realisation{{columns, runColumns}}},
+	{Temper{}, []Realisation{{temper, runTemper}}},
 	{Weigh{}, []Realisation{{weigh, runWeigh}}},
 	{Route{}, []Realisation{{route, runRoute}}},
 	{Send{}, []Realisation{{send, runSend}, {sendScaled, runSendScaled}, {sendAct, runSendAct}}},

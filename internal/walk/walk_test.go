@@ -71,7 +71,11 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		return do(step.Matmul{Slices: step.SlicesFor(k, 0)}, width, []graph.ValueID{x}, w...)
 	}
 	norm := func(x graph.ValueID, group int) graph.ValueID {
-		return do(step.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, weight(1, max(group, (1-min(group, 1))*g.Width(x))))
+		var w []graph.WeightID
+		if rng.IntN(4) > 0 {
+			w = append(w, weight(1, max(group, (1-min(group, 1))*g.Width(x))))
+		}
+		return do(step.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, w...)
 	}
 	attend := func(x graph.ValueID) graph.ValueID {
 		d, dv, kv := pick(8, 16, 24, 32), pick(8, 16, 24, 32), pick(1, 2, 3, 4)
@@ -79,7 +83,18 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		for heads*dv%grain != 0 {
 			heads += kv
 		}
-		q, k, v := linear(x, heads*d), linear(x, kv*d), linear(x, kv*dv)
+		q, k, v := graph.ValueID(0), graph.ValueID(0), graph.ValueID(0)
+		if rng.IntN(3) > 0 {
+			q, k, v = linear(x, heads*d), linear(x, kv*d), linear(x, kv*dv)
+		} else { // of one matrix
+			all := linear(x, heads*d+kv*d+kv*dv)
+			q = do(step.Columns{}, heads*d, []graph.ValueID{all})
+			k = do(step.Columns{From: heads * d}, kv*d, []graph.ValueID{all})
+			v = do(step.Columns{From: heads*d + kv*d}, kv*dv, []graph.ValueID{all})
+		}
+		if rng.IntN(4) == 0 {
+			q = do(step.Temper{Beta: 0.3, Length: pick(1, 7, 100), Offset: pick(0, 1)}, heads*d, []graph.ValueID{q})
+		}
 		if rng.IntN(2) == 0 {
 			q, k = norm(q, d), norm(k, d)
 		}
@@ -95,7 +110,7 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(3) == 0 {
 			sinks = append(sinks, weight(1, heads))
 		}
-		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70)})
+		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70), Chunked: rng.IntN(3) == 0})
 		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
 			Keep: keep}, heads*dv, []graph.ValueID{q, k, v}, sinks...)
 	}

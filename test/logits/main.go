@@ -20,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"ck/internal/engine"
 	"ck/internal/gguf"
@@ -32,7 +31,7 @@ var (
 	data    = flag.String("data", "../shared/data/models", "the folder of the reference models")
 	threads = flag.Int("t", 1, "threads; the bits are those of any number, and one is not held up on a busy machine")
 	ubatch  = flag.Int("ubatch", 512, "rows of a walk")
-	only    = flag.String("only", "", "models whose name contains this alone")
+	only    = flag.String("only", "", "this model alone")
 )
 
 func main() {
@@ -54,7 +53,7 @@ func all(w io.Writer) error {
 	}
 	for _, ids := range dirs {
 		dir := filepath.Dir(ids)
-		if !strings.Contains(filepath.Base(dir), *only) {
+		if *only != "" && filepath.Base(dir) != *only {
 			continue
 		}
 		sequences, err := readSequences(ids)
