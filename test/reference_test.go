@@ -17,7 +17,7 @@ import (
 )
 
 // models lists the reference models of the architectures that ck knows, without the quantized sets.
-var models = []string{"arcee", "ernie4_5", "ernie4_5-moe", "exaone-moe", "exaone4", "gemma", "gemma2", "gemma3", "glm4", "glm4moe", "gpt-oss", "granite",
+var models = []string{"apertus", "arcee", "ernie4_5", "ernie4_5-moe", "exaone-moe", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "gemma4-kv", "gemma4-moe", "glm4", "glm4moe", "gpt-oss", "granite",
 	"granitemoe", "hunyuan-dense", "hunyuan-moe", "llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn",
 	"llama-spm-tied", "llama4", "minimax-m2", "mistral", "mistral-window-hf", "mistral3", "mixtral", "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen3",
 	"qwen3moe", "seed-oss", "smollm3", "stories260K", "trained-qwen3"}

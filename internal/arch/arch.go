@@ -18,6 +18,8 @@ type Source interface {
 	Float(key string) (v float64, ok bool, err error)
 	Bool(key string) (v, ok bool, err error)
 	Bools(key string) (v []bool, ok bool, err error)
+	Ints(key string) (v []int64, ok bool, err error)
+	Float32s(key string) (v []float32, ok bool, err error)
 	Shape(tensor string) (rows, cols int, ok bool) // of all its matrices together
 	Experts(tensor string) int                     // how many matrices it has: its third dimension; 1 where it has no more than two, 0 where it is missing
 	Vector(tensor string) ([]float32, error)
@@ -25,6 +27,7 @@ type Source interface {
 
 // architectures maps general.architecture to the function that composes its graph.
 var architectures = map[string]func(*builder){
+	"apertus":       apertus,
 	"arcee":         arcee,
 	"ernie4_5":      ernie45,
 	"ernie4_5-moe":  ernie45moe,
@@ -33,6 +36,7 @@ var architectures = map[string]func(*builder){
 	"gemma":         gemma,
 	"gemma2":        gemma2,
 	"gemma3":        gemma3,
+	"gemma4":        gemma4,
 	"glm4moe":       glm4moe,
 	"glm4":          glm4,
 	"gpt-oss":       gptOSS,

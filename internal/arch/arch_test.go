@@ -29,6 +29,10 @@ func (f file) Int(k string) (int64, bool, error) {
 func (f file) Float(k string) (float64, bool, error) { return find1[float64](f, k) }
 func (f file) Bool(k string) (bool, bool, error)     { return find1[bool](f, k) }
 func (f file) Bools(k string) ([]bool, bool, error)  { return find1[[]bool](f, k) }
+func (f file) Ints(k string) ([]int64, bool, error)  { return find1[[]int64](f, k) }
+func (f file) Float32s(k string) ([]float32, bool, error) {
+	return find1[[]float32](f, k)
+}
 func (f file) Vector(name string) ([]float32, error) { return f.vectors[name], nil }
 func (f file) Shape(name string) (rows, cols int, ok bool) {
 	s, ok := f.shapes[name]
@@ -180,6 +184,10 @@ func TestDefaults(t *testing.T) {
 	gemma := small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).with("attention.sliding_window", 7)
 	yarn := []any{"rope.scaling.type", "yarn", "rope.scaling.factor", 4.0, "rope.scaling.original_context_length", 64, "rope.scaling.yarn_beta_fast", 8.0,
 		"rope.scaling.yarn_beta_slow", 2.0}
+	gemma4 := small(4, 24, 32).as("gemma4", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128, "attn_q_norm": 24, "attn_k_norm": 24}).
+		with("attention.sliding_window", 7, "attention.sliding_window_pattern", []bool{true, false}, "rope.freq_base_swa", 5e5, "attention.key_length_swa", 24,
+			"attention.value_length_swa", 32, "rope.dimension_count_swa", 24, "attention.shared_kv_layers", 0, "embedding_length_per_layer_input", 0)
+	asGemma4 := func(f *facts) { f.Factors[0], f.Windows, f.SWA1 = root128, [2]int{7, 0}, f.Freq1 }
 	tested := map[string]bool{}
 	for _, c := range []struct {
 		name string // the key that is left out
@@ -225,6 +233,11 @@ func TestDefaults(t *testing.T) {
 		{"attention.sliding_window", small(4, 24, 32).as("gemma2", map[string]int{"post_attention_norm": 128, "post_ffw_norm": 128}).
 			with("attn_logit_softcapping", 7.0, "final_logit_softcapping", 8.0),
 			func(f *facts) { f.Factors[0], f.Windows, f.Caps = root128, [2]int{4096, 0}, [2]float64{7, 8} }, "4096"},
+		{"attention.key_length_swa", gemma4, asGemma4, ""},
+		{"attention.value_length_swa", gemma4, asGemma4, ""},
+		{"rope.dimension_count_swa", gemma4, asGemma4, ""},
+		{"attention.shared_kv_layers", gemma4, asGemma4, ""},
+		{"embedding_length_per_layer_input", gemma4, asGemma4, ""},
 		{"", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, math.Pow(1e4, -1.0/12) }, ""},
 		{"rope.freq_base_swa", olmo, func(f *facts) { f.Windows, f.SWA1 = [2]int{7, 0}, f.Freq1 }, ""},
 	} {
@@ -343,37 +356,37 @@ func TestRefuses(t *testing.T) {
 	f := small(4, 24, 32)
 	yarn := f.with("rope.scaling.type", "yarn", "rope.scaling.factor", 4.0)
 	for want, f := range map[string]file{
-		"llama.embedding_length: the key is missing":              f.with("embedding_length", nil),
-		"llama.block_count: is 0":                                 f.with("block_count", 0),
-		"llama.block_count: is 1, but there is a tensor blk.1":    f.with("block_count", 1),
-		"llama.attention.head_count: 8 heads cannot share 3":      f.with("attention.head_count_kv", 3),
-		"llama.attention.layer_norm_rms_epsilon: is 1.5":          f.with("attention.layer_norm_rms_epsilon", 1.5),
-		"layer_norm_rms_epsilon: is too small for float32":        f.with("attention.layer_norm_rms_epsilon", 1e-60),
-		"llama.rope.freq_base: is 0.5":                            f.with("rope.freq_base", 0.5),
-		"llama.rope.freq_base: is NaN":                            f.with("rope.freq_base", math.NaN()),
-		"llama.rope.freq_base: is +Inf":                           f.with("rope.freq_base", math.Inf(1)),
-		"llama.rope.dimension_count: is 7, and only pairs":        f.with("rope.dimension_count", 7),
-		"llama.rope.dimension_count: is 26, but keys have 24":     f.with("rope.dimension_count", 26),
-		"llama.rope.scaling.factor: is 0":                         f.with("rope.scaling.factor", 0.0),
-		"llama.rope.scale_linear: is -2":                          f.with("rope.scale_linear", -2.0),
-		`llama.rope.scaling.type: "dynamic" is not supported`:     f.with("rope.scaling.type", "dynamic"),
-		"yarn_beta_fast (1) not below yarn_beta_slow (2)":         yarn.with("rope.scaling.yarn_beta_fast", 1.0, "rope.scaling.yarn_beta_slow", 2.0),
-		"a freq_base (1) above 1":                                 yarn.with("rope.freq_base", 1.0),
-		"llama.rope.scaling.yarn_ext_factor: is 0, and only 1":    yarn.with("rope.scaling.yarn_ext_factor", 0.0),
-		"llama.context_length: is 0":                              f.with("context_length", 0),
-		"llama.vocab_size: is 299, but token_embd.weight has 300": f.with("vocab_size", 299),
-		"sliding_window_pattern: has 3 entries for 2 layers":      f.with("attention.sliding_window", 4, "attention.sliding_window_pattern", []bool{true, true, true}),
-		"sliding_window_pattern: names layers with a window":      f.with("attention.sliding_window_pattern", []bool{true, false}),
-		"llama.expert_count: is 8, but no layer has a tensor":     f.with("expert_count", 8),
-		"llama.expert_used_count: is 0 of 8 experts":              mixed(8).with("expert_used_count", 0),
-		"llama.expert_used_count: is 9 of 8 experts":              mixed(8).with("expert_used_count", 9),
-		"llama.expert_used_count: the key is missing":             mixed(8).with("expert_used_count", nil),
-		"llama.expert_count: is 0, but there are tensors":         mixed(8).with("expert_count", 0),
-		"ffn_gate_exps.weight: has 8 matrices for 4 experts":      mixed(8).with("expert_count", 4),
-		"llama.expert_gating_func: is 7; ck knows 1 (softmax)":    mixed(8).with("expert_gating_func", 7),
-		"3 groups do not divide 8 experts":                        mixed(8).with("expert_group_count", 3, "expert_group_used_count", 2),
-		"llama.expert_group_used_count: is 5 of 4 groups":         mixed(8).with("expert_group_count", 4, "expert_group_used_count", 5),
-		"llama.rope.freq_base: is a string":                       f.with("rope.freq_base", "10000"),
+		"llama.embedding_length: the key is missing":                     f.with("embedding_length", nil),
+		"llama.block_count: is 0":                                        f.with("block_count", 0),
+		"llama.block_count: is 1, but there is a tensor blk.1":           f.with("block_count", 1),
+		"llama.attention.head_count: 8 heads cannot share 3":             f.with("attention.head_count_kv", 3),
+		"llama.attention.layer_norm_rms_epsilon: is 1.5":                 f.with("attention.layer_norm_rms_epsilon", 1.5),
+		"layer_norm_rms_epsilon: is too small for float32":               f.with("attention.layer_norm_rms_epsilon", 1e-60),
+		"llama.rope.freq_base: is 0.5":                                   f.with("rope.freq_base", 0.5),
+		"llama.rope.freq_base: is NaN":                                   f.with("rope.freq_base", math.NaN()),
+		"llama.rope.freq_base: is +Inf":                                  f.with("rope.freq_base", math.Inf(1)),
+		"llama.rope.dimension_count: is 7, and only pairs":               f.with("rope.dimension_count", 7),
+		"llama.rope.dimension_count: is 26, but keys of layer 0 have 24": f.with("rope.dimension_count", 26),
+		"llama.rope.scaling.factor: is 0":                                f.with("rope.scaling.factor", 0.0),
+		"llama.rope.scale_linear: is -2":                                 f.with("rope.scale_linear", -2.0),
+		`llama.rope.scaling.type: "dynamic" is not supported`:            f.with("rope.scaling.type", "dynamic"),
+		"yarn_beta_fast (1) not below yarn_beta_slow (2)":                yarn.with("rope.scaling.yarn_beta_fast", 1.0, "rope.scaling.yarn_beta_slow", 2.0),
+		"a freq_base (1) above 1":                                        yarn.with("rope.freq_base", 1.0),
+		"llama.rope.scaling.yarn_ext_factor: is 0, and only 1":           yarn.with("rope.scaling.yarn_ext_factor", 0.0),
+		"llama.context_length: is 0":                                     f.with("context_length", 0),
+		"llama.vocab_size: is 299, but token_embd.weight has 300":        f.with("vocab_size", 299),
+		"sliding_window_pattern: has 3 entries for 2 layers":             f.with("attention.sliding_window", 4, "attention.sliding_window_pattern", []bool{true, true, true}),
+		"sliding_window_pattern: names layers with a window":             f.with("attention.sliding_window_pattern", []bool{true, false}),
+		"llama.expert_count: is 8, but no layer has a tensor":            f.with("expert_count", 8),
+		"llama.expert_used_count: is 0 of 8 experts":                     mixed(8).with("expert_used_count", 0),
+		"llama.expert_used_count: is 9 of 8 experts":                     mixed(8).with("expert_used_count", 9),
+		"llama.expert_used_count: the key is missing":                    mixed(8).with("expert_used_count", nil),
+		"llama.expert_count: is 0, but there are tensors":                mixed(8).with("expert_count", 0),
+		"ffn_gate_exps.weight: has 8 matrices for 4 experts":             mixed(8).with("expert_count", 4),
+		"llama.expert_gating_func: is 7; ck knows 1 (softmax)":           mixed(8).with("expert_gating_func", 7),
+		"3 groups do not divide 8 experts":                               mixed(8).with("expert_group_count", 3, "expert_group_used_count", 2),
+		"llama.expert_group_used_count: is 5 of 4 groups":                mixed(8).with("expert_group_count", 4, "expert_group_used_count", 5),
+		"llama.rope.freq_base: is a string":                              f.with("rope.freq_base", "10000"),
 	} {
 		if _, _, err := Build(f); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, expected %q in it", err, want)

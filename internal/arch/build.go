@@ -14,9 +14,13 @@ type builder struct {
 	*hparams
 	g *graph.Graph
 
-	hidden, layers, ffn     int
-	heads, kv, headK, headV int // query heads, KV heads, elements of a key and of a value
-	eps                     float32
+	hidden, layers      int
+	ffns, kvs           []int // of each layer: width of its feed-forward, KV heads
+	heads, headK, headV int   // query heads, elements of a key and of a value
+	eps                 float32
+
+	// ownSizes, if it is set, changes what sizes a layer has.
+	ownSizes func(*layer)
 }
 
 // value is a quantity of the graph, of shape [rows, width].
@@ -29,15 +33,16 @@ func newBuilder(h *hparams) *builder {
 		g:       &graph.Graph{},
 		hidden:  h.size("embedding_length"),
 		layers:  h.size("block_count"),
-		ffn:     h.size("feed_forward_length"),
 		heads:   h.size("attention.head_count"),
-		kv:      h.size("attention.head_count_kv"),
 		headK:   h.size("attention.key_length"),
 		headV:   h.size("attention.value_length"),
 		eps:     float32(h.float("attention.layer_norm_rms_epsilon")),
 	}
-	if b.heads%b.kv != 0 {
-		h.fail(fmt.Errorf("%s.attention.head_count: %d heads cannot share %d KV heads evenly; %s", h.arch, b.heads, b.kv, Remedy))
+	b.ffns, b.kvs = h.sizes("feed_forward_length", b.layers), h.sizes("attention.head_count_kv", b.layers)
+	for _, kv := range b.kvs {
+		if b.heads%kv != 0 {
+			h.fail(fmt.Errorf("%s.attention.head_count: %d heads cannot share %d KV heads evenly; %s", h.arch, b.heads, kv, Remedy))
+		}
 	}
 	if n := h.size("nextn_predict_layers"); n > 0 { // they stand behind the others
 		if n >= b.layers {
@@ -98,7 +103,11 @@ func (b *builder) embed(scale float32) value {
 // blocks yields the builders of the layers, first to last.
 func (b *builder) blocks(yield func(*layer) bool) {
 	for n := range b.layers {
-		if b.err != nil || !yield(&layer{b, n, fmt.Sprintf("blk.%d.", n)}) {
+		l := &layer{builder: b, n: n, prefix: fmt.Sprintf("blk.%d.", n), ffn: b.ffns[n], kv: b.kvs[n], headK: b.headK, headV: b.headV}
+		if b.ownSizes != nil {
+			b.ownSizes(l)
+		}
+		if b.err != nil || !yield(l) {
 			return
 		}
 	}
@@ -126,6 +135,8 @@ type layer struct {
 	*builder
 	n      int
 	prefix string
+
+	ffn, kv, headK, headV int // as of the builder; heads may be others here
 }
 
 // norm is RMSNorm of whole rows with the weight NAME.weight.
@@ -170,9 +181,20 @@ type attention struct {
 	chunked bool    // windows are stretches that begin at multiples of them
 	fused   bool    // queries, keys and values are made by one matrix
 	turns   []turn  // what becomes of queries and keys before they meet, in this order
+	values  turn    // what becomes of values; nil: nothing
+
+	// from is by layer the one whose keys and values it reads, itself or an earlier one; nil: each its own.
+	from []int
+	kept map[int]keysValues // of layers that others read
 }
 
-// A turn makes queries or keys of all heads of a layer, which stand in x, into others; of is "q" or "k".
+// keysValues is what a layer attends to.
+type keysValues struct {
+	k, v  value
+	cache int
+}
+
+// A turn makes queries, keys or values of all heads of a layer, which stand in x, into others; of is "q", "k" or "v".
 type turn func(l *layer, of string, x value) value
 
 // attention is that with the usual scale, one over the root of the head size.
@@ -188,29 +210,53 @@ func normHeads(l *layer, of string, x value) value {
 // normWhole is the turn that normalises all heads of a row together.
 func normWhole(l *layer, of string, x value) value { return l.norm("attn_"+of+"_norm", x) }
 
-// project is the queries, keys and values of x.
+// project is the queries, keys and values of x. A layer without a matrix of values has its keys for them.
 func (l *layer) project(a attention, x value) (q, k, v value) {
 	nq, nk, nv := l.heads*l.headK, l.kv*l.headK, l.kv*l.headV
 	if !a.fused {
-		return l.linear("attn_q", nq, x), l.linear("attn_k", nk, x), l.linear("attn_v", nv, x)
+		q, k = l.linear("attn_q", nq, x), l.linear("attn_k", nk, x)
+		if a.values != nil && nk == nv && !l.has(l.prefix+"attn_v.weight") {
+			return q, k, k
+		}
+		return q, k, l.linear("attn_v", nv, x)
 	}
 	all := l.linear("attn_qkv", nq+nk+nv, x)
 	return l.columns("attn_q", 0, nq, all), l.columns("attn_k", nq, nk, all), l.columns("attn_v", nq+nk, nv, all)
 }
 
-// attend is an attention block: projections, turns, attention over keys and values of the layer's own, and the way back.
+// attend is an attention block: projections, turns, attention over keys and values of the layer's own or of an earlier one, and the way back.
 func (l *layer) attend(a attention, x value) value {
-	q, k, v := l.project(a, x)
-	for _, t := range a.turns {
-		q, k = t(l, "q", q), t(l, "k", k)
-	}
-	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n], Chunked: a.chunked})
-	op := step.Attend{Cache: len(l.g.Caches) - 1, Heads: l.heads, Scale: a.scale, Cap: a.cap}
+	q, own := l.meet(a, x)
+	op := step.Attend{Cache: own.cache, Heads: l.heads, Scale: a.scale, Cap: a.cap}
 	var sinks []graph.WeightID
 	if a.sinks {
 		sinks = append(sinks, l.weight(l.prefix+"attn_sinks.weight"))
 	}
-	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, k, v}, sinks...))
+	return l.back("attn_output", l.kv, l.step(op, l.prefix+"attn", l.heads*l.headV, []value{q, own.k, own.v}, sinks...))
+}
+
+// meet is the queries of x, and the keys and values that they meet.
+func (l *layer) meet(a attention, x value) (value, keysValues) {
+	if a.from != nil && a.from[l.n] != l.n {
+		q := l.linear("attn_q", l.heads*l.headK, x)
+		for _, t := range a.turns {
+			q = t(l, "q", q)
+		}
+		return q, a.kept[a.from[l.n]]
+	}
+	q, k, v := l.project(a, x)
+	for _, t := range a.turns {
+		q, k = t(l, "q", q), t(l, "k", k)
+	}
+	if a.values != nil {
+		v = a.values(l, "v", v)
+	}
+	l.g.Caches = append(l.g.Caches, graph.Cache{KVHeads: l.kv, D: l.headK, Dv: l.headV, Window: a.windows[l.n], Chunked: a.chunked})
+	own := keysValues{k, v, len(l.g.Caches) - 1}
+	if a.kept != nil {
+		a.kept[l.n] = own
+	}
+	return q, own
 }
 
 // preNorm is a whole model of the kind that llama began: RMSNorm before attention and before a feed-forward with SiLU gate.

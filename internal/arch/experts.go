@@ -13,6 +13,8 @@ type mixture struct {
 	norm  bool // the weights of a row's experts are made to add up to 1
 	act   step.Activation
 	first bool // the weights multiply what goes into the experts, not what comes out
+	// factors: what each expert makes has a factor, ffn_down_exps.scale.
+	factors bool
 }
 
 // gates are the values of expert_gating_func.
@@ -80,10 +82,13 @@ func (l *layer) mixed(m mixture, x value) value {
 }
 
 // routed is the experts of a layer.
-func (l *layer) routed(m mixture, x value) value {
+func (l *layer) routed(m mixture, x value) value { return l.routedBy(m, x, x) }
+
+// routedBy is routed with a router that reads another value than the experts do.
+func (l *layer) routedBy(m mixture, router, x value) value {
 	all, used := l.expertCount()
-	logits := l.linear("ffn_gate_inp", all, x)
-	op := step.Route{Used: used, Gate: m.gate, Norm: m.norm}
+	logits := l.linear("ffn_gate_inp", all, router)
+	op := step.Route{Used: used, Gate: m.gate, Norm: m.norm, Factors: m.factors}
 	if s, ok := l.given("expert_weights_scale"); ok && s != 1 {
 		op.Scale = float32(s)
 	}
@@ -91,6 +96,9 @@ func (l *layer) routed(m mixture, x value) value {
 	var bias []graph.WeightID
 	if name := l.prefix + "exp_probs_b.bias"; l.has(name) {
 		bias = append(bias, l.weight(name))
+	}
+	if m.factors {
+		bias = append(bias, l.weight(l.prefix+"ffn_down_exps.scale"))
 	}
 	ids, weights := l.g.NewValue(l.prefix+"ffn_experts_ids", used), l.g.NewValue(l.prefix+"ffn_experts_weights", used)
 	l.g.Add(op, l.prefix+"ffn_route", []value{logits}, []value{ids, weights}, bias...)
@@ -110,7 +118,14 @@ func (l *layer) routed(m mixture, x value) value {
 		w := l.expertWeights(name, all)
 		return in(step.Experts{Slices: slices}, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
 	}
-	gate, up := project("ffn_gate_exps", 1, rows), project("ffn_up_exps", 1, rows)
+	var gate, up value
+	if l.has(l.prefix + "ffn_gate_up_exps.weight") {
+		both := project("ffn_gate_up_exps", 1, rows)
+		n := l.g.Width(both) / 2
+		gate, up = in(step.Columns{}, "ffn_gate_exps", n, []value{both}), in(step.Columns{From: n}, "ffn_up_exps", n, []value{both})
+	} else {
+		gate, up = project("ffn_gate_exps", 1, rows), project("ffn_up_exps", 1, rows)
+	}
 	if n, ok := l.given("expert_feed_forward_length"); ok && int(n) != l.g.Width(up) {
 		l.fail(fmt.Errorf("%s.expert_feed_forward_length: is %.0f, but %sffn_up_exps.weight has %d rows for each expert; %s", l.arch, n, l.prefix,
 			l.g.Width(up), Remedy))

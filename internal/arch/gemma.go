@@ -26,7 +26,7 @@ func gemma3(b *builder) {
 		base = 10000
 		b.note("rope.freq_base_swa", "10000", "that of gemma 3, whose first files do not say it")
 	}
-	near, far := b.rotateBy(halves, b.plainRope(base)), b.rotate(halves)
+	near, far := b.rotateBy(halves, b.plainRope(base, b.size("rope.dimension_count"))), b.rotate(halves)
 	a := b.attention(windows, normHeads, func(l *layer, of string, x value) value {
 		if windows[l.n] > 0 {
 			return near(l, of, x)

@@ -60,6 +60,35 @@ func (h *hparams) float(name string) float64 {
 	return v
 }
 
+// sizes is the value of an integer key that is a number for all layers or a list of one for each.
+func (h *hparams) sizes(name string, layers int) []int {
+	out := make([]int, layers)
+	list, ok, err := h.src.Ints(h.arch + "." + name)
+	if !ok || err != nil { // no list: what else it is, float says
+		n := h.size(name)
+		for l := range out {
+			out[l] = n
+		}
+		return out
+	}
+	k, full := keyNamed(name), h.arch+"."+name
+	if len(list) < layers {
+		h.fail(fmt.Errorf("%s: has %d entries for %d layers; %s", full, len(list), layers, Remedy))
+	}
+	for l := range out {
+		out[l] = int(k.sound())
+		if l >= len(list) {
+			continue
+		}
+		if err := k.Check(float64(list[l])); err != nil {
+			h.fail(fmt.Errorf("%s: of layer %d %w", full, l, err))
+			continue
+		}
+		out[l] = int(list[l])
+	}
+	return out
+}
+
 // size is the value of an integer key of the table, or its default.
 func (h *hparams) size(name string) int { return int(h.float(name)) }
 
@@ -98,6 +127,11 @@ func (h *hparams) note(name, says, why string) {
 	if !slices.Contains(h.notes, line) {
 		h.notes = append(h.notes, line)
 	}
+}
+
+// bad is the error of a key.
+func (h *hparams) bad(name, format string, args ...any) error {
+	return fmt.Errorf("%s.%s: %s; %s", h.arch, name, fmt.Sprintf(format, args...), Remedy)
 }
 
 func (h *hparams) fail(err error) {

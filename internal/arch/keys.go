@@ -47,8 +47,10 @@ var keys = []Key{
 	{Name: "expert_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
 	{Name: "expert_used_count", Config: "num_experts_per_tok", Integer: true, Min: 0, Max: 1 << 20},
 	{Config: "num_experts", Integer: true, Min: 1, Max: 1 << 20},
+	{Config: "top_k_experts", Integer: true, Min: 1, Max: 1 << 20},
 	{Config: "num_local_experts", Integer: true, Min: 1, Max: 1 << 20},
 	{Name: "expert_feed_forward_length", Config: "moe_intermediate_size", Integer: true, Min: 1, Max: limit},
+	{Name: "interleave_moe_layer_step", Integer: true, Min: 0, Max: 1 << 14},
 	{Name: "expert_gating_func", Integer: true, Min: 0, Max: 255},
 	{Name: "expert_weights_scale", Min: 0, Max: 1e6, Above: true},
 	{Name: "expert_group_count", Integer: true, Min: 0, Max: 1 << 20, Default: is(0)},
@@ -66,6 +68,10 @@ var keys = []Key{
 		Default: func(get func(string) float64) float64 {
 			return math.Trunc(get("embedding_length") / get("attention.head_count"))
 		}, Why: "the heads share the width"},
+	{Name: "attention.key_length_swa", Integer: true, Min: 1, Max: 1 << 14, Default: of("attention.key_length")}, // of layers with a window
+	{Name: "attention.value_length_swa", Integer: true, Min: 1, Max: 1 << 14, Default: of("attention.value_length")},
+	{Name: "attention.shared_kv_layers", Config: "num_kv_shared_layers", Integer: true, Min: 0, Max: 1 << 14, Default: is(0)},
+	{Name: "embedding_length_per_layer_input", Config: "hidden_size_per_layer_input", Integer: true, Min: 0, Max: 1 << 16, Default: is(0)},
 	{Name: "attention.value_length", Integer: true, Min: 1, Max: 1 << 14, Default: of("attention.key_length"), Why: "values are as long as keys"},
 	{Name: "attention.layer_norm_rms_epsilon", Config: "rms_norm_eps", Min: 0, Max: 1, Above: true, Default: is(1e-5), Why: "that of llama"},
 	{Name: "attention.sliding_window", Integer: true, Min: 0, Max: limit, Default: is(0)},
@@ -79,6 +85,7 @@ var keys = []Key{
 
 	{Name: "rope.dimension_count", Integer: true, Min: 2, Max: 1 << 14, Default: of("attention.key_length"), Why: "whole heads are rotated"},
 	{Name: "rope.freq_base", Config: "rope_theta", Min: 1, Max: 1e15, Default: is(10000), Why: "that of Su et al. 2021, which converters leave out"},
+	{Name: "rope.dimension_count_swa", Integer: true, Min: 2, Max: 1 << 14, Default: of("attention.key_length_swa")},
 	{Name: "rope.freq_base_swa", Min: 1, Max: 1e15, Default: of("rope.freq_base")}, // of layers with a window
 	{Config: "partial_rotary_factor", Min: 1, Max: 1, Default: is(1)},              // less is not supported
 	{Config: "rope_local_base_freq", Min: 1, Max: 1e15, Default: is(10000), Why: "that of transformers"},

@@ -1,6 +1,10 @@
 package arch
 
-import "ck/internal/step"
+import (
+	"fmt"
+
+	"ck/internal/step"
+)
 
 // What the files of Llama 4 do not say: positions of a stretch of attention, and of a step of the temperature, whose factor is.
 const (
@@ -35,6 +39,13 @@ func llama4(b *builder) {
 		return l.step(step.Norm{Eps: l.eps, Group: l.headK}, l.prefix+"attn_"+of+"_norm", l.g.Width(x), []value{x})
 	})
 	a.chunked = true
+	if every, ok := b.given("interleave_moe_layer_step"); ok {
+		for l := range b.layers {
+			if has := b.has(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)); has != (every > 0 && (l+1)%int(every) == 0) {
+				b.fail(b.bad("interleave_moe_layer_step", "is %.0f, but the tensors of layer %d say otherwise", every, l))
+			}
+		}
+	}
 	m := b.mixture(step.Sigmoid, false)
 	m.first = true
 	b.sparse(a, m)

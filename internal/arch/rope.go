@@ -26,7 +26,7 @@ func (b *builder) rotateByWindow(p pairing, windows []int) turn {
 	if !slices.ContainsFunc(windows, func(w int) bool { return w > 0 }) {
 		return full
 	}
-	near := b.rotateBy(p, b.plainRope(b.float("rope.freq_base_swa")))
+	near := b.rotateBy(p, b.plainRope(b.float("rope.freq_base_swa"), b.size("rope.dimension_count")))
 	return func(l *layer, of string, x value) value {
 		if windows[l.n] > 0 {
 			return near(l, of, x)
@@ -37,19 +37,19 @@ func (b *builder) rotateByWindow(p pairing, windows []int) turn {
 
 // rotateBy is the turn by the frequencies of r.
 func (b *builder) rotateBy(p pairing, r graph.Rope) turn {
-	if dims := 2 * len(r.InvFreq); dims > b.headK {
-		b.fail(fmt.Errorf("%s.rope.dimension_count: is %d, but keys have %d elements; %s", b.arch, dims, b.headK, Remedy))
-	}
 	b.g.Ropes = append(b.g.Ropes, r)
-	op := step.Rotate{Table: len(b.g.Ropes) - 1, D: b.headK, Neox: p == halves}
+	table := len(b.g.Ropes) - 1
 	return func(l *layer, of string, x value) value {
+		if dims := 2 * len(r.InvFreq); dims > l.headK {
+			l.fail(fmt.Errorf("%s.rope.dimension_count: is %d, but keys of layer %d have %d elements; %s", l.arch, dims, l.n, l.headK, Remedy))
+		}
+		op := step.Rotate{Table: table, D: l.headK, Neox: p == halves}
 		return l.step(op, l.prefix+"rope_"+of, l.g.Width(x), []value{x})
 	}
 }
 
 // plainRope is rotary frequencies without scaling.
-func (h *hparams) plainRope(base float64) graph.Rope {
-	dims := h.size("rope.dimension_count")
+func (h *hparams) plainRope(base float64, dims int) graph.Rope {
 	if dims%2 != 0 {
 		h.fail(fmt.Errorf("%s.rope.dimension_count: is %d, and only pairs can be rotated; %s", h.arch, dims, Remedy))
 	}
@@ -64,7 +64,7 @@ func (h *hparams) plainRope(base float64) graph.Rope {
 // arXiv:2309.00071), or llama3 (factors in the tensor rope_freqs.weight).
 func (h *hparams) rope() graph.Rope {
 	dims, base := h.size("rope.dimension_count"), h.float("rope.freq_base")
-	r := h.plainRope(base)
+	r := h.plainRope(base, dims)
 	factor := h.float("rope.scaling.factor")
 	switch kind := h.str("rope.scaling.type"); kind {
 	case "none":

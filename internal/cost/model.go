@@ -120,6 +120,10 @@ func (x shapeSource) Float(key string) (float64, bool, error) {
 
 func (x shapeSource) Bool(string) (bool, bool, error)    { return false, false, nil }
 func (x shapeSource) Bools(string) ([]bool, bool, error) { return nil, false, nil }
+func (x shapeSource) Ints(string) ([]int64, bool, error) { return nil, false, nil }
+func (x shapeSource) Float32s(string) ([]float32, bool, error) {
+	return nil, false, nil
+}
 
 func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
 	for i := range x.m.Tensors {
@@ -154,6 +158,10 @@ func (x fileSource) Int(key string) (int64, bool, error)     { return x.f.KV.Int
 func (x fileSource) Float(key string) (float64, bool, error) { return x.f.KV.Float(key) }
 func (x fileSource) Bool(key string) (bool, bool, error)     { return x.f.KV.Bool(key) }
 func (x fileSource) Bools(key string) ([]bool, bool, error)  { return x.f.KV.Bools(key) }
+func (x fileSource) Ints(key string) ([]int64, bool, error)  { return x.f.KV.Ints(key) }
+func (x fileSource) Float32s(key string) ([]float32, bool, error) {
+	return x.f.KV.Float32s(key)
+}
 
 func (x fileSource) Shape(name string) (rows, cols int, ok bool) {
 	t := x.f.Tensor(name)

@@ -12,7 +12,7 @@ type class struct {
 	arch    string            // general.architecture
 	parse   func(*config)     // reads the keys of config.json
 	tied    bool              // the output matrix is the embedding's where config.json does not say
-	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here, E for the number of an expert
+	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here, E for the number of an expert; names with a dot here are whole, of tensors without such an end there
 	recipes map[string]recipe // of the rows of tensors, by GGUF name without "blk.N."; the others are as they are
 }
 
@@ -26,6 +26,25 @@ var classes = map[string]class{
 		"N.input_layernorm":           "attn_norm",
 		"N.pre_feedforward_layernorm": "ffn_norm",
 	}), recipes: onePlusNorms},
+	"Gemma4ForCausalLM": {arch: "gemma4", parse: gemma4, tied: true, names: union(projections, postNorms, qkNorms, map[string]string{
+		"N.input_layernorm":                "attn_norm",
+		"N.pre_feedforward_layernorm":      "ffn_norm",
+		"N.post_feedforward_layernorm_1":   "post_ffw_norm_1",
+		"N.pre_feedforward_layernorm_2":    "pre_ffw_norm_2",
+		"N.post_feedforward_layernorm_2":   "post_ffw_norm_2",
+		"N.layer_scalar":                   "layer_output_scale.weight",
+		"N.router.proj":                    "ffn_gate_inp",
+		"N.router.scale":                   "ffn_gate_inp.scale",
+		"N.router.per_expert_scale":        "ffn_down_exps.scale",
+		"N.experts.gate_up_proj":           "ffn_gate_up_exps.weight",
+		"N.experts.down_proj":              "ffn_down_exps.weight",
+		"model.embed_tokens_per_layer":     "per_layer_token_embd",
+		"model.per_layer_model_projection": "per_layer_model_proj",
+		"model.per_layer_projection_norm":  "per_layer_proj_norm",
+		"N.per_layer_input_gate":           "inp_gate",
+		"N.per_layer_projection":           "proj",
+		"N.post_per_layer_input_norm":      "post_norm",
+	})},
 	"LlamaForCausalLM": {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
 	"MixtralForCausalLM": {arch: "llama", parse: mixtral, names: union(projections, preNorms, map[string]string{
 		"N.block_sparse_moe.gate":         "ffn_gate_inp",

@@ -56,6 +56,7 @@ type config struct {
 	rope rope // of either style
 	// What rope says, or its defaults.
 	theta, factor, original, lowFreq, highFreq float64
+	factors                                    []float32 // divisors of frequencies, that the class has
 
 	window int                  // positions that a layer sees for which slides is true; 0: all
 	slides func(layer int) bool // nil where the class knows no window

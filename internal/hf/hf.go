@@ -160,6 +160,11 @@ func (c *config) make(st *safetensors.Tensor, file int, name string, change reci
 			return nil, err
 		}
 	}
+	if strings.HasSuffix(name, ".ffn_gate_inp.weight") && len(t.Shape) == 2 { // and routers
+		if err := widen(t); err != nil {
+			return nil, err
+		}
+	}
 	if change != nil {
 		if err := change(c, t, vector); err != nil {
 			return nil, err
@@ -190,7 +195,7 @@ func (c *config) rename(name string) (gguf string, change recipe, expert int, er
 	key, expert = ofExpert(key)
 	to := c.class.names[key]
 	switch {
-	case to == "" || suffix == "" || strings.HasPrefix(stem, "N.") || expert >= 0 && expert >= c.experts:
+	case to == "" || (suffix == "") != strings.Contains(to, ".") || strings.HasPrefix(stem, "N.") || expert >= 0 && expert >= c.experts:
 		return "", nil, -1, fmt.Errorf("no such tensor is known in a %s", c.name)
 	case key == stem:
 		return to + suffix, c.class.recipes[to], -1, nil

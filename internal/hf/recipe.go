@@ -45,6 +45,26 @@ func onePlus(_ *config, t *gguf.Tensor, vector []float32) error {
 	return nil
 }
 
+// widen makes a matrix one of F32, whose rows are decoded when they are read.
+func widen(t *gguf.Tensor) error {
+	typ, from, cols := t.Type, t.Data, t.Shape[0]
+	if typ == quant.F32 {
+		return nil
+	}
+	if t.Make != nil || typ != quant.F16 && typ != quant.BF16 {
+		return fmt.Errorf("a router of %v is not supported; expected F32, F16 or BF16", typ)
+	}
+	t.Type, t.Data = quant.F32, nil
+	t.Make = func(dst []byte, r int) {
+		x, err := toFloats(typ, from[r*cols*2:(r+1)*cols*2])
+		if err != nil {
+			panic(err) // the type was checked
+		}
+		copy(dst, floatBytes(x))
+	}
+	return nil
+}
+
 // interleave puts the halves of each head's elements in GGUF's order (see gguf.Tensor.Row).
 func interleave(x []float32, heads int) []float32 {
 	out := make([]float32, len(x))

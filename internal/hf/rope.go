@@ -122,12 +122,12 @@ func (c *config) yarnAttnFactor() *float64 {
 	return &f
 }
 
-// ropeFactors are the divisors of the rotation's frequencies, shape [head_dim/2], for rope type llama3, else nil: frequencies whose
+// ropeFactors are the divisors of the rotation's frequencies, shape [head_dim/2], for rope type llama3, else those of the class: frequencies whose
 // wavelength fits high_freq_factor times into the original context stay, those that do not fit low_freq_factor times are divided by
 // factor, those between are mixed. In float32 step by step, as the converter's torch does (LlamaModel.generate_extra_tensors).
 func (c *config) ropeFactors() []float32 {
 	if c.rope.Type != "llama3" {
-		return nil
+		return c.factors
 	}
 	longest, shortest := float32(c.original/c.lowFreq), float32(c.original/c.highFreq)
 	out := make([]float32, c.headDim/2)

@@ -263,7 +263,7 @@ func (p *Plan) checkOperands(it *Item) error {
 	if it.Add {
 		in++
 	}
-	if len(it.In) != in || len(it.Out) != k.Out || len(it.W) < k.Weights[0] || len(it.W) > k.Weights[1] || it.Bias != (len(it.W) == 2) {
+	if len(it.In) != in || len(it.Out) != k.Out || len(it.W) < k.Weights[0] || len(it.W) > k.Weights[1] {
 		return fmt.Errorf("%s %s: has %d inputs, %d outputs, %d weights", it.Do, it.Name, len(it.In), len(it.Out), len(it.W))
 	}
 	if it.Op != nil && len(it.Steps) > 0 {

@@ -55,7 +55,6 @@ type Item struct {
 	Cut     Cut
 	Op      graph.Op    // the step's operation, for its attributes; nil for items of the planner's own
 	Add     bool        // adds to what Out holds, the last of In: a fused residual
-	Bias    bool        // W[1] is the bias
 	Table   int         // items without Op: index of the rope table
 	Space   graph.Space // what it goes over
 }

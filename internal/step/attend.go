@@ -14,7 +14,8 @@ import (
 )
 
 // Attend is causal softmax attention over the rows' own sequence: inputs q [Heads*D], k [KVHeads*D], v [KVHeads*Dv], output
-// [Heads*Dv]. The keys and values of the rows are remembered in cache Cache; earlier rows' are read from there. Head h reads
+// [Heads*Dv]. The keys and values of the rows are remembered in cache Cache; earlier rows' are read from there. Steps of one cache have the same
+// keys and values. Head h reads
 // KV head h/(Heads/KVHeads). A weight [Heads], if there is one, is the sinks: a score of each head without a key, which takes part in the softmax
 // and has no value. (Vaswani et al. 2017; grouped queries: Ainslie et al. 2023, arXiv:2305.13245; sinks: Xiao et al. 2023, arXiv:2309.17453)
 type Attend struct {
@@ -59,6 +60,15 @@ func (a Attend) Check(g *graph.Graph, s *graph.Step) error {
 	}{{s.In[0], a.Heads * c.D}, {s.In[1], c.KVHeads * c.D}, {s.In[2], c.KVHeads * c.Dv}, {s.Out[0], a.Heads * c.Dv}} {
 		if g.Width(x.v) != x.n {
 			return fmt.Errorf("%s is %d wide, wants %d", g.Values[x.v].Name, g.Width(x.v), x.n)
+		}
+	}
+	for i := range g.Steps {
+		other := &g.Steps[i]
+		if other == s {
+			break
+		}
+		if o, ok := other.Op.(Attend); ok && o.Cache == a.Cache && (other.In[1] != s.In[1] || other.In[2] != s.In[2]) {
+			return fmt.Errorf("cache %d has the keys and values of %s", a.Cache, other.Name)
 		}
 	}
 	return nil
@@ -130,22 +140,28 @@ func keepLargest(score []float64, share float64) {
 
 func (Attend) Role(int) graph.Role { return graph.Vector }
 
-// Realise stores the rows' keys and values, then attends: prompts in tiles of rows; few rows by KV heads where these divide over the
+// cacheKey names a cache among what a plan makes once.
+type cacheKey int
+
+// Realise stores the rows' keys and values, which the first step of a cache does for all of them, then attends: prompts in tiles of rows; few rows by KV heads where these divide over the
 // workers, else by chunks of keys that are merged in ascending order. All give the same bits.
 func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 	s, c := b.Step(i), b.Plan.G.Caches[a.Cache]
-	q, k, v := b.At(s.In[0]), b.At(s.In[1]), b.At(s.In[2])
-	cache := b.Buffer(plan.Buffer{Name: fmt.Sprintf("kv.%d", a.Cache), Width: c.KVHeads, Cache: 1 + a.Cache})
+	q := b.At(s.In[0])
 	heads := plan.Cut{By: plan.Cols, N: c.KVHeads}
 	many := b.Plan.Class == plan.Many
-
-	st := b.Item(i, store)
-	if many {
-		st.Cut, st.In, st.Out = plan.Cut{By: plan.Rows}, []plan.Operand{k.Cols(0), v.Cols(0)}, []plan.Operand{cache.Cols(0)}
-	} else {
-		st.Cut, st.In, st.Out = heads, []plan.Operand{k.Cols(c.D), v.Cols(c.Dv)}, []plan.Operand{cache.Cols(1)}
-	}
-	b.Emit(st)
+	cache := b.Once(cacheKey(a.Cache), func() []plan.Operand {
+		cache := b.Buffer(plan.Buffer{Name: fmt.Sprintf("kv.%d", a.Cache), Width: c.KVHeads, Cache: 1 + a.Cache})
+		k, v := b.At(s.In[1]), b.At(s.In[2])
+		st := b.Item(i, store)
+		if many {
+			st.Cut, st.In, st.Out = plan.Cut{By: plan.Rows}, []plan.Operand{k.Cols(0), v.Cols(0)}, []plan.Operand{cache.Cols(0)}
+		} else {
+			st.Cut, st.In, st.Out = heads, []plan.Operand{k.Cols(c.D), v.Cols(c.Dv)}, []plan.Operand{cache.Cols(1)}
+		}
+		b.Emit(st)
+		return []plan.Operand{cache}
+	})[0]
 
 	group := a.Heads / c.KVHeads
 	if a.Keep != 0 {

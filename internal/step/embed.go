@@ -20,6 +20,8 @@ func (Embed) Check(g *graph.Graph, s *graph.Step) error {
 	}
 	if w := g.Weights[s.W[0]]; w.Cols != g.Width(s.Out[0]) {
 		return fmt.Errorf("embedding rows have %d elements, the value %d", w.Cols, g.Width(s.Out[0]))
+	} else if w.Rows < g.Vocab {
+		return fmt.Errorf("%d embeddings for %d tokens", w.Rows, g.Vocab)
 	}
 	return nil
 }

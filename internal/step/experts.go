@@ -97,7 +97,6 @@ func (x Experts) Realise(b *plan.Builder, i int) (int, error) {
 	} else {
 		in = activations(b, s.In[0], f)
 	}
-	it.Bias = len(s.W) == 2
 	it.In = []plan.Operand{in, b.At(s.In[1]).Whole()}
 	unit := Matmul{}.unit(b, i, f)
 	it.Cut = plan.ColCut(g.Width(s.Out[0]), unit)
@@ -148,7 +147,7 @@ func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		m := &w.Matmul
 		*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: it.Op.(Experts).Slices, X: x, M0: m0, M1: m1, Y: y[p.C0:], YStride: width}
 		var bias []float32
-		if it.Bias {
+		if len(it.W) == 2 {
 			bias = w.Vector(it.W[1])[e*s.Each : (e+1)*s.Each]
 			m.Bias = bias[p.C0:p.C1]
 		}

@@ -120,7 +120,6 @@ func (m Matmul) Realise(b *plan.Builder, i int) (int, error) {
 		return 0, fmt.Errorf("slices of %d elements cut groups of %d", cols/m.Slices, f.GroupK)
 	}
 	it := b.Item(i, matmul)
-	it.Bias = len(s.W) == 2
 	it.In = []plan.Operand{activations(b, s.In[0], f)}
 	out, more := s.Out[0], 0
 	if i+1 < len(g.Steps) && b.Uses(out) == 1 && !b.Machine.Separate {
@@ -209,7 +208,7 @@ func runMatmul(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	m := &w.Matmul
 	*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: it.Op.(Matmul).Slices, M1: rows, Y: out[p.C0:], YStride: width, Add: it.Add}
 	var bias []float32
-	if it.Bias {
+	if len(it.W) == 2 {
 		bias = w.Vector(it.W[1])
 		m.Bias = bias[p.C0:p.C1]
 	}

@@ -32,6 +32,8 @@ type Route struct {
 	Norm               bool
 	Scale              float32
 	Groups, GroupsUsed int
+	// Factors: the last weight is a factor of each expert [experts], which multiplies its weights at the end.
+	Factors bool
 }
 
 func (Route) Kind() string         { return "route" }
@@ -39,7 +41,11 @@ func (Route) Needs(int) graph.Need { return graph.SameRow }
 func (Route) Role(int) graph.Role  { return graph.Vector }
 
 func (t Route) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(1, 2, 0, 1); err != nil {
+	least := 0
+	if t.Factors {
+		least = 1
+	}
+	if err := s.Arity(1, 2, least, least+1); err != nil {
 		return err
 	}
 	experts := g.Width(s.In[0])
@@ -51,9 +57,9 @@ func (t Route) Check(g *graph.Graph, s *graph.Step) error {
 	case t.Groups > 0 && (experts%t.Groups != 0 || t.GroupsUsed < 1 || t.GroupsUsed > t.Groups || t.GroupsUsed*(experts/t.Groups) < t.Used):
 		return fmt.Errorf("%d of %d groups of %d experts, of which %d are used", t.GroupsUsed, t.Groups, experts, t.Used)
 	}
-	if len(s.W) > 0 {
-		if w := g.Weights[s.W[0]]; w.Rows != 1 || w.Cols != experts {
-			return fmt.Errorf("bias %s is [%d, %d], %d experts", w.Name, w.Rows, w.Cols, experts)
+	for _, id := range s.W {
+		if w := g.Weights[id]; w.Rows != 1 || w.Cols != experts {
+			return fmt.Errorf("%s is [%d, %d], %d experts", w.Name, w.Rows, w.Cols, experts)
 		}
 	}
 	for _, v := range s.Out {
@@ -65,20 +71,29 @@ func (t Route) Check(g *graph.Graph, s *graph.Step) error {
 }
 
 func (t Route) Ref(r *graph.Ref, s *graph.Step) {
-	var bias []float64
-	if len(s.W) > 0 {
-		bias = r.Vector(s.W[0])
-	}
+	bias, factors := t.vectors(len(s.W), func(i int) []float64 { return r.Vector(s.W[i]) })
 	n := r.G.Width(s.In[0])
 	scores, choice := make([]float64, n), make([]float64, n)
 	r.Each(s, 0, func(row int, ids []float64) {
-		t.choose(scores, choice, r.Row(s, 0, row), bias, ids, r.Vals[s.Out[1]][row])
+		t.choose(scores, choice, r.Row(s, 0, row), bias, factors, ids, r.Vals[s.Out[1]][row])
 	})
+}
+
+// vectors are the bias and the factors among n weights; nil: there are none.
+func (t Route) vectors(n int, get func(i int) []float64) (bias, factors []float64) {
+	if t.Factors {
+		n--
+		factors = get(n)
+	}
+	if n > 0 {
+		bias = get(0)
+	}
+	return bias, factors
 }
 
 // choose writes ids and weights of a row; scores and choice are room for a number of each expert. A score that is no number is the worst, so that
 // there are ids whatever the logits are.
-func (t Route) choose(scores, choice, logits, bias, ids, weights []float64) {
+func (t Route) choose(scores, choice, logits, bias, factors, ids, weights []float64) {
 	t.score(scores, logits)
 	for i, x := range scores {
 		if bias != nil {
@@ -111,6 +126,9 @@ func (t Route) choose(scores, choice, logits, bias, ids, weights []float64) {
 		}
 		if t.Scale != 0 {
 			weights[j] *= float64(t.Scale)
+		}
+		if factors != nil {
+			weights[j] *= factors[int(ids[j])]
 		}
 	}
 }
@@ -192,7 +210,7 @@ func (Route) Realise(b *plan.Builder, i int) (int, error) {
 }
 
 // route chooses experts, in float64: it is little beside what they do.
-var route = &plan.Kind{Name: "route", In: 1, Out: 2, Weights: [2]int{0, 1}, Named: true,
+var route = &plan.Kind{Name: "route", In: 1, Out: 2, Weights: [2]int{0, 2}, Named: true,
 	Elements: func(p *plan.Plan, it *plan.Item) plan.Elements {
 		return plan.Elements{N: p.Width(it.In), Ops: 2500}
 	},
@@ -203,17 +221,17 @@ func runRoute(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	ids, used := w.Floats(it.Out[0])
 	weights, _ := w.Floats(it.Out[1])
 	op := it.Op.(Route)
-	room := w.Doubles(4*experts + 2*used)
+	room := w.Doubles(5*experts + 2*used)
 	take := func(n int) (x []float64) { x, room = room[:n], room[n:]; return x }
-	scores, choice, logits, bias, chosen, shares := take(experts), take(experts), take(experts), take(experts), take(used), take(used)
-	if len(it.W) > 0 {
-		widen(bias, w.Vector(it.W[0]))
-	} else {
-		bias = nil
-	}
+	scores, choice, logits, chosen, shares := take(experts), take(experts), take(experts), take(used), take(used)
+	bias, factors := op.vectors(len(it.W), func(i int) []float64 {
+		v := take(experts)
+		widen(v, w.Vector(it.W[i]))
+		return v
+	})
 	for r := p.R0; r < p.R1; r++ {
 		widen(logits, in[r*experts:])
-		op.choose(scores, choice, logits, bias, chosen, shares)
+		op.choose(scores, choice, logits, bias, factors, chosen, shares)
 		for j := range chosen {
 			ids[r*used+j], weights[r*used+j] = float32(chosen[j]), float32(shares[j])
 		}

@@ -11,7 +11,7 @@ import (
 func choose(t Route, logits, bias []float64) (ids, weights []float64) {
 	n := len(logits)
 	ids, weights = make([]float64, t.Used), make([]float64, t.Used)
-	t.choose(make([]float64, n), make([]float64, n), logits, bias, ids, weights)
+	t.choose(make([]float64, n), make([]float64, n), logits, bias, nil, ids, weights)
 	return ids, weights
 }
 

@@ -8,7 +8,7 @@ import (
 	"ck/internal/walk"
 )
 
-// Scale is out = By * x.
+// Scale is out = By * x. A weight [1], if there is one, multiplies as well.
 type Scale struct{ By float32 }
 
 func (Scale) Kind() string         { return "scale" }
@@ -16,19 +16,28 @@ func (Scale) Needs(int) graph.Need { return graph.SameRow }
 func (Scale) Role(int) graph.Role  { return graph.Vector }
 
 func (c Scale) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(1, 1, 0, 0); err != nil {
+	if err := s.Arity(1, 1, 0, 1); err != nil {
 		return err
 	}
 	if c.By-c.By != 0 {
 		return fmt.Errorf("a factor of %v", c.By)
 	}
+	if len(s.W) > 0 {
+		if w := g.Weights[s.W[0]]; w.Rows != 1 || w.Cols != 1 {
+			return fmt.Errorf("%s is [%d, %d], expected one element", w.Name, w.Rows, w.Cols)
+		}
+	}
 	return g.SameWidth(s.In[0], s.Out[0])
 }
 
 func (c Scale) Ref(r *graph.Ref, s *graph.Step) {
+	by := float64(c.By)
+	if len(s.W) > 0 {
+		by *= r.Vector(s.W[0])[0]
+	}
 	r.Each(s, 0, func(row int, out []float64) {
 		for i, x := range r.Row(s, 0, row) {
-			out[i] = x * float64(c.By)
+			out[i] = x * by
 		}
 	})
 }
@@ -38,12 +47,15 @@ func (Scale) Realise(b *plan.Builder, i int) (int, error) {
 	return 0, nil
 }
 
-var scale = &plan.Kind{Name: "scale", In: 1, Out: 1, Ops: 40, InPlace: anyInput}
+var scale = &plan.Kind{Name: "scale", In: 1, Out: 1, Weights: [2]int{0, 1}, Ops: 40, InPlace: anyInput}
 
 func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	in, width := w.Floats(it.In[0])
 	out, _ := w.Floats(it.Out[0])
 	by := it.Op.(Scale).By
+	if len(it.W) > 0 {
+		by *= w.Vector(it.W[0])[0]
+	}
 	for r := p.R0; r < p.R1; r++ {
 		i, j := r*width+p.C0, r*width+p.C1
 		w.Kernels().Scale(out[i:j], in[i:j], by)

@@ -20,7 +20,7 @@ var Table = []Row{
 	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}, {clampedMul, runClampedMul}}},
 	{Softcap{}, []Realisation{{bounded, runSoftcap}}},
 	{Add{}, []Realisation{{add, runAdd}}},
-	{Activate{}, []Realisation{{relu2, runReLU2}}},
+	{Activate{}, []Realisation{{relu2, runReLU2}, {xielu, runXIELU}}},
 	{Scale{}, []Realisation{{scale, runScale}}},
 	{Columns{}, []Realisation{{columns, runColumns}}},
 	{Temper{}, []Realisation{{temper, runTemper}}},

@@ -77,7 +77,13 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		}
 		return do(step.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, w...)
 	}
+	var earlier *graph.Step // an attention step, whose keys and values others may read
 	attend := func(x graph.ValueID) graph.ValueID {
+		if earlier != nil && rng.IntN(2) == 0 {
+			op := earlier.Op.(step.Attend)
+			c := g.Caches[op.Cache]
+			return do(op, op.Heads*c.Dv, []graph.ValueID{linear(x, op.Heads*c.D), earlier.In[1], earlier.In[2]}, earlier.W...)
+		}
 		d, dv, kv := pick(8, 16, 24, 32), pick(8, 16, 24, 32), pick(1, 2, 3, 4)
 		heads := kv * pick(1, 2, 4)
 		for heads*dv%grain != 0 {
@@ -111,8 +117,11 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			sinks = append(sinks, weight(1, heads))
 		}
 		g.Caches = append(g.Caches, graph.Cache{KVHeads: kv, D: d, Dv: dv, Window: pick(0, 0, 1, 13, 70), Chunked: rng.IntN(3) == 0})
-		return do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
+		o := do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 1 / math.Sqrt(float64(d)), Cap: float64(pick(0, 0, 2)),
 			Keep: keep}, heads*dv, []graph.ValueID{q, k, v}, sinks...)
+		s := g.Steps[len(g.Steps)-1]
+		earlier = &s
+		return o
 	}
 	// mixture is a block of experts, with a choice, weights and shapes of all kinds; some use every expert, some one.
 	mixture := func(x graph.ValueID) graph.ValueID {
@@ -126,6 +135,9 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		base := g.Values[x].Space
 		var bias []graph.WeightID
 		if rng.IntN(2) == 0 {
+			bias = append(bias, weight(1, experts))
+		}
+		if op.Factors = rng.IntN(3) == 0; op.Factors {
 			bias = append(bias, weight(1, experts))
 		}
 		ids, shares := g.NewValue(fmt.Sprintf("ids%d", len(g.Values)), op.Used), g.NewValue(fmt.Sprintf("shares%d", len(g.Values)), op.Used)
@@ -149,9 +161,16 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(4) == 0 {
 			send, combine = append(send, shares), combine[:2]
 		}
-		f := pick(widths...)
+		f := pick(widths[:2]...)
 		rows := routed(step.Send{}, g.Width(x), send)
-		h := routed(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{project(rows, f), project(rows, f)})
+		var gate, up graph.ValueID
+		if rng.IntN(2) == 0 {
+			both := project(rows, 2*f)
+			gate, up = routed(step.Columns{}, f, []graph.ValueID{both}), routed(step.Columns{From: f}, f, []graph.ValueID{both})
+		} else {
+			gate, up = project(rows, f), project(rows, f)
+		}
+		h := routed(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{gate, up})
 		out := g.Width(x)
 		if combine[0] = project(h, out); rng.IntN(4) == 0 {
 			combine[0] = routed(step.Norm{Eps: 1e-5}, out, []graph.ValueID{combine[0]}, weight(1, out))
@@ -180,11 +199,19 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			a = do(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{linear(a, f), linear(a, f)})
 		}
 		if rng.IntN(6) == 0 {
-			a = do(step.Activate{}, g.Width(a), []graph.ValueID{a})
+			act := step.Activate{}
+			if rng.IntN(2) == 0 {
+				act.XIELU = &step.XIELU{AlphaP: 0.8, AlphaN: 1.2, Beta: 0.5, Eps: -1e-6}
+			}
+			a = do(act, g.Width(a), []graph.ValueID{a})
 		}
 		a = linear(a, hidden)
 		if rng.IntN(6) == 0 {
-			a = do(step.Scale{By: 0.3}, hidden, []graph.ValueID{a})
+			var w []graph.WeightID
+			if rng.IntN(2) == 0 {
+				w = append(w, weight(1, 1))
+			}
+			a = do(step.Scale{By: 0.3}, hidden, []graph.ValueID{a}, w...)
 		}
 		if rng.IntN(5) == 0 {
 			x = do(step.Add{}, hidden, []graph.ValueID{a, x})
