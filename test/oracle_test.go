@@ -11,6 +11,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/hf"
 	"ck/internal/isa"
+	"ck/internal/quant"
 	"ck/internal/testkit"
 	"ck/test/oracle"
 )
@@ -21,12 +22,15 @@ var hfOnly = []string{"attention.key_length", "attention.value_length", "rope.di
 // A folder that the inverse of llama.cpp's conversion makes of a GGUF file is that file again for package hf, and when
 // ckquant converts it: keys, names, types and rows.
 func TestFoldersOfOracle(t *testing.T) {
-	for _, name := range []string{"gemma2", "olmo2"} {
+	for _, name := range []string{"gemma2", "olmo2", "phi3", "phi3-longrope", "granite", "granitemoe", "glm4moe", "gpt-oss"} {
 		g, err := gguf.Open(filepath.Join(testkit.Data(t, "models/"+name), "model.gguf"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer g.Close()
+		if name == "gpt-oss" {
+			g = withFP4Experts(t, g)
+		}
 		dir := t.TempDir()
 		if err := oracle.Folder(g, dir); err != nil {
 			t.Fatal(err)
@@ -44,6 +48,27 @@ func TestFoldersOfOracle(t *testing.T) {
 		defer made.Close()
 		asOracle(t, name+" by ckquant convert", made, g)
 	}
+}
+
+// withFP4Experts is a model with experts in MXFP4, as gpt-oss is published.
+func withFP4Experts(t *testing.T, m *gguf.Model) *gguf.Model {
+	t.Helper()
+	made := map[string]*gguf.Tensor{}
+	for _, x := range m.Tensors {
+		if !strings.HasSuffix(x.Name, "_exps.weight") {
+			continue
+		}
+		v, err := m.Decode(x, 1<<22)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, x.Rows()*quant.MXFP4.RowBytes(x.Cols()))
+		if err := quant.Quantize(quant.MXFP4, b, v, nil); err != nil {
+			t.Fatal(err)
+		}
+		made[x.Name] = &gguf.Tensor{Name: x.Name, Type: quant.MXFP4, Shape: x.Shape, Data: b, File: -1}
+	}
+	return m.With(made)
 }
 
 // converted is the GGUF file that ckquant convert makes of a folder without a tokenizer.
@@ -91,8 +116,13 @@ func asOracle(t *testing.T, name string, h, g *gguf.Model) {
 	}
 	for _, want := range g.Tensors {
 		got := h.Tensor(want.Name)
-		if got == nil || got.Type != want.Type || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) || got.Interleave != 0 {
-			t.Errorf("%s: tensor %v, the converter wrote %s %v %v", name, got, want.Name, want.Type, want.Shape)
+		switch {
+		case got == nil:
+			t.Errorf("%s: tensor %s is missing", name, want.Name)
+		case got.Type != want.Type || !slices.Equal(got.Shape, want.Shape):
+			t.Errorf("%s: tensor %s is %v %v, the converter wrote %v %v", name, want.Name, got.Type, got.Shape, want.Type, want.Shape)
+		case string(got.Reader().Rows(0, got.Rows())) != string(want.Data):
+			t.Errorf("%s: the rows of tensor %s are others than the converter wrote", name, want.Name)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 // models lists the reference models of the architectures that ck knows, without the quantized sets.
 var models = []string{"apertus", "arcee", "ernie4_5", "ernie4_5-moe", "exaone-moe", "exaone4", "gemma", "gemma2", "gemma3", "gemma4", "gemma4-kv", "gemma4-moe", "glm4", "glm4moe", "gpt-oss", "granite",
 	"granitemoe", "hunyuan-dense", "hunyuan-moe", "llama-bias", "llama-gqa", "llama-rope-linear", "llama-rope-llama3", "llama-rope-yarn",
-	"llama-spm-tied", "llama4", "minimax-m2", "mistral", "mistral-window-hf", "mistral3", "mixtral", "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2moe", "qwen3",
+	"llama-spm-tied", "llama4", "minimax-m2", "mistral", "mistral-window-hf", "mistral3", "mixtral", "olmo2", "olmo3", "olmoe", "phi3", "phi3-longrope", "qwen2", "qwen2moe", "qwen3",
 	"qwen3moe", "seed-oss", "smollm3", "stories260K", "trained-qwen3"}
 
 // forms opens the forms of a reference model: "gguf" and "hf", where they are, or package oracle can make the second of the first.
@@ -115,6 +115,10 @@ func TestGraphsAgainstExactLogits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := testkit.LoadCase(t, name)
+			tol := 1e-6
+			if name == "phi3-longrope" {
+				tol = 3e-6 // its factors are float32 in the file, and multiply positions of hundreds
+			}
 			for form, m := range forms(t, c) {
 				g, _, err := arch.Build(source{m.KV, m})
 				if err != nil {
@@ -133,7 +137,7 @@ func TestGraphsAgainstExactLogits(t *testing.T) {
 						}
 						logits = append(logits, l)
 					}
-					if v := c.Compare(t, s, "exact", logits, 1e-6, false); !v.OK {
+					if v := c.Compare(t, s, "exact", logits, tol, false); !v.OK {
 						t.Errorf("%s: %s", form, v.Text)
 					}
 				}

@@ -140,7 +140,7 @@ var manSections = []cli.Section{
 
 check --json prints schema ck.topo.check/1: matters (how many findings do), findings, each with id, severity (serious, minor or note), what, effect, basis (of the effect: computed or stated), measured ("" where the effect was not), mend (one command a line); looked_at, the number of tests that were made; unknown, the ids of those whose files are not there; unmeasured, of those that need a measurement; measured, the figures (null without any; 0 is not measured, not_measured says why; rates are bytes or operations a second, times seconds); model, where the pages of --model lie (null without it).
 
---jsonl prints check's findings one by one, schema ck.topo.check.finding/1, and plan's plans, schema ck.topo.plan.machine/1 or, of a model that has no shape, ck.topo.plan.outline/1 (runs is false), an object a line; other commands their document on one line.
+--jsonl prints check's findings one by one, schema ck.topo.check.finding/1, and plan's plans, schema ck.topo.plan.machine/1, an object a line; other commands their document on one line.
 
 gather --json prints schema ck.topo.gather/1: file, bytes, files, redacted, unreadable.`},
 	{Title: "Saved trees", Text: `A saved tree is a folder, or a tar file packed with gzip, that holds sys, proc and, where they are mounted elsewhere, the cgroups. Symbolic links in it are relative. gather makes one from the files that the page was made of, and no others. It leaves out host names, serial numbers, MAC addresses, GUIDs, the descriptions of InfiniBand nodes, and of the kernel's command line all but what concerns CPUs and memory. Files that could not be read are named in errors.txt, with the reason.`},

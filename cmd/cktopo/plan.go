@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -48,8 +47,8 @@ Expected rates come from the plan that the engine would walk: each matmul takes 
 func newPlan(app *cli.App, survey func() (topo.Survey, error)) *cobra.Command {
 	o := &planOptions{app: app, survey: survey}
 	c := app.NewCommand("plan [flags] MODEL|SHAPE", "what a model takes and does on a machine",
-		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nModels without a shape, of which plan says memory and bounds: "+strings.Join(cost.OutlineNames(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
-	cli.CompleteWords(c, true, slices.Concat(synth.Names(), cost.OutlineNames()))
+		planLong+"\n\nShapes: "+strings.Join(synth.Names(), ", ")+".\nMachines: "+strings.Join(cost.MachineNames(), ", ")+".", o.run)
+	cli.CompleteWords(c, true, synth.Names())
 	g := cli.NewGroup(c.Flags(), "Showing")
 	g.Bool(&o.short, "short", "", "the answer alone: what it takes as a comment (not with -q), and the line to type")
 	g = cli.NewGroup(c.Flags(), "Use")
@@ -86,15 +85,6 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 	if c := o.app.Common; o.short && (c.JSON || c.JSONL || c.Plain) {
 		return cli.Usage("plan: --short is another form of the answer than --plain, --json and --jsonl; name one")
 	}
-	if name := o.word(args); len(args) < 2 {
-		if x, ok := cost.FindOutline(name); ok {
-			doc, err := o.outlines(strings.ToLower(name), x)
-			if err != nil {
-				return err
-			}
-			return o.print(doc)
-		}
-	}
 	models, path, err := o.models(args)
 	if err != nil {
 		return err
@@ -119,14 +109,10 @@ func (o *planOptions) run(_ *cobra.Command, args []string) error {
 // print prints the plans in the form that the flags ask for.
 func (o *planOptions) print(doc advice.Document) error {
 	switch c := &o.app.Common; {
-	case c.JSONL && doc.Outlines != nil:
-		return cli.PrintLines(o.app, "ck.topo.plan.outline/1", doc.Outlines)
 	case c.JSONL:
 		return cli.PrintLines(o.app, "ck.topo.plan.machine/1", doc.Plans)
 	case c.JSON:
 		return o.app.PrintJSON(doc)
-	case doc.Outlines != nil:
-		return o.printOutlines(&doc)
 	case o.short:
 		if err := view.WriteShort(o.app.Text(), &doc, c.Quiet); err != nil {
 			return cli.OutError(err)
@@ -149,47 +135,4 @@ func (o *planOptions) columns() int { return columns(o.app, 0, page.Width) }
 func (o *planOptions) ask() *advice.Ask {
 	return &advice.Ask{Prompt: o.prompt, Context: o.context, Rows: o.rows, UBatch: o.ubatch, KV: o.kv, Threads: o.app.Common.Threads, CPU: o.app.Common.CPU, Ranks: o.ranks,
 		Rank: o.rank, ClaimPrefill: o.claimPrefill, ClaimDecode: o.claimDecode}
-}
-
-// outlines are the plans of a model that has no shape, on each machine and in each type.
-func (o *planOptions) outlines(name string, x cost.Outline) (doc advice.Document, err error) {
-	doc.Schema, doc.Plans = advice.Schema, []advice.Plan{}
-	switch {
-	case o.layers+o.hidden+o.ffn+o.heads+o.kvHeads+o.headDim+o.vocab > 0:
-		return doc, cli.Usage("plan: the flags of the shape change shapes, and %s has none; leave them out", name)
-	case o.claimDecode > 0 || o.claimPrefill > 0:
-		return doc, cli.Usage("plan: claims are judged by the plan of the engine, which needs a file of %s; leave them out", name)
-	}
-	machines, err := o.planned()
-	if err != nil {
-		return doc, err
-	}
-	types := o.types
-	if types == "" {
-		if types = x.Default; types == "" {
-			types = "Q8_0"
-		}
-	}
-	for _, m := range machines {
-		for typ := range strings.SplitSeq(types, ",") {
-			r, err := o.ask().Outline(name, strings.TrimSpace(typ), x, m)
-			if err != nil {
-				return doc, cli.Usage("plan: %v", err)
-			}
-			doc.Outlines = append(doc.Outlines, *r)
-		}
-	}
-	return doc, nil
-}
-
-// printOutlines prints outlines; --short has no line to type, which is an input that cannot be used.
-func (o *planOptions) printOutlines(doc *advice.Document) error {
-	c := &o.app.Common
-	if err := view.WriteOutlines(o.app.Text(), doc, o.short, c.Quiet, c.Plain, o.columns()); err != nil {
-		return cli.OutError(err)
-	}
-	if r := doc.Outlines[0]; o.short {
-		return cli.Input("%s: has no shape (%s), so there is no line to type; give a GGUF file, or leave --short out", r.Model.Name, r.Lacks)
-	}
-	return nil
 }

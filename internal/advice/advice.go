@@ -32,7 +32,6 @@ type Document struct {
 	Schema string `json:"schema"`
 	Plans  []Plan `json:"plans"` // machines, and within each the types
 
-	Outlines []OutlinePlan `json:"outlines,omitempty"` // instead: of a model that has no shape
 }
 
 // Plan is one model on one machine.

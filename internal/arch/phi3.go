@@ -1,17 +1,9 @@
 package arch
 
-import (
-	"fmt"
+import "ck/internal/step"
 
-	"ck/internal/step"
-)
-
-// phi3 is Phi 3 and 4 (Microsoft 2024, arXiv:2404.14219): llama with queries, keys and values in one matrix, gate and up in another. Long contexts,
-// whose rotary factors depend on the length of a sequence, are not supported.
+// phi3 is Phi 3 and 4 (Microsoft 2024, arXiv:2404.14219): llama with queries, keys and values in one matrix, gate and up in another.
 func phi3(b *builder) {
-	if b.has("rope_factors_long.weight") {
-		b.fail(fmt.Errorf("tensor rope_factors_long.weight: factors that depend on the length of a sequence (longrope) are not supported"))
-	}
 	windows := make([]int, b.layers)
 	if w, ok := b.given("attention.sliding_window"); ok {
 		for l := range windows {

@@ -75,18 +75,39 @@ func (h *hparams) rope() graph.Rope {
 		}
 	case "linear":
 		ropeDivide(r.InvFreq, factor)
+	case "longrope": // factors in tensors
 	case "yarn":
 		h.yarn(&r, dims, base, factor)
 	default:
-		h.fail(fmt.Errorf("%s.rope.scaling.type: %.100q is not supported; ck knows none, linear, yarn and llama3 (rope_freqs)", h.arch, kind))
+		h.fail(fmt.Errorf("%s.rope.scaling.type: %.100q is not supported; ck knows none, linear, yarn, longrope and llama3 (rope_freqs)", h.arch, kind))
 	}
-	h.ropeFactors(&r)
+	h.longRope(&r)
+	h.ropeFactors(&r, "rope_freqs.weight", r.InvFreq)
 	return r
 }
 
-// ropeFactors divides the frequencies by the tensor rope_freqs.weight, where the file has it.
-func (h *hparams) ropeFactors(r *graph.Rope) {
-	const name = "rope_freqs.weight"
+// longRope is LongRoPE (Ding et al. 2024, arXiv:2402.13753), where the file has its tensors: factors of sequences that stay within the original
+// context, and of others.
+func (h *hparams) longRope(r *graph.Rope) {
+	const long, short = "rope_factors_long.weight", "rope_factors_short.weight"
+	switch {
+	case !h.has(long) && !h.has(short):
+		if h.str("rope.scaling.type") == "longrope" {
+			h.fail(fmt.Errorf("tensor %s: is missing", long))
+		}
+		return
+	case !h.has(long) || !h.has(short):
+		h.fail(fmt.Errorf("tensors %s and %s: only one is there; %s", long, short, Remedy))
+		return
+	}
+	r.Long, r.Original = slices.Clone(r.InvFreq), h.size("rope.scaling.original_context_length")
+	r.Scale = h.float("rope.scaling.attn_factor")
+	h.ropeFactors(r, long, r.Long)
+	h.ropeFactors(r, short, r.InvFreq)
+}
+
+// ropeFactors divides frequencies by a tensor, where the file has it.
+func (h *hparams) ropeFactors(r *graph.Rope, name string, freq []float64) {
 	rows, cols, ok := h.src.Shape(name)
 	if !ok {
 		return
@@ -105,7 +126,7 @@ func (h *hparams) ropeFactors(r *graph.Rope) {
 			h.fail(fmt.Errorf("tensor %s: factor %d is %g, expected a finite number above 0; %s", name, i, f[i], Remedy))
 			return
 		}
-		r.InvFreq[i] /= float64(f[i])
+		freq[i] /= float64(f[i])
 	}
 }
 
@@ -135,8 +156,11 @@ func (h *hparams) yarn(r *graph.Rope, dims int, base, factor float64) {
 	index := func(n float64) float64 {
 		return float64(dims) * math.Log(orig/(n*2*math.Pi)) / (2 * math.Log(base))
 	}
-	low := max(math.Floor(index(fast)), 0)
-	high := min(math.Ceil(index(slow)), float64(dims-1))
+	low, high := index(fast), index(slow)
+	if whole, ok := h.flag("rope.scaling.yarn_truncate"); whole || !ok {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	low, high = max(low, 0), min(high, float64(dims-1))
 	if low == high {
 		high += 0.001
 	}

@@ -115,6 +115,7 @@ func (g *gatherer) prepare() error {
 func (g *gatherer) block(ids []int32) error {
 	seq := g.e.NewSeq()
 	defer g.e.Drop(seq)
+	g.e.Expect(seq, len(ids))
 	for at := 0; at < len(ids); at += g.rows {
 		end := min(at+g.rows, len(ids))
 		b := &walk.Batch{IDs: ids[at:end]}

@@ -33,6 +33,7 @@ func (b *Runner) start(t Test) (*state, error) {
 	s := &state{depth: t.Depth}
 	for i := range t.Rows {
 		s.seqs = append(s.seqs, b.e.NewSeq())
+		b.e.Expect(s.seqs[i], t.Depth+t.Prompt+t.Gen)
 		if t.Depth > 0 {
 			if err := b.e.Forward(b.ctx, s.seqs[i], b.tokens(7*i, t.Depth), engine.None, none); err != nil {
 				b.end(s)
@@ -55,6 +56,9 @@ func (b *Runner) once(t Test, s *state) (time.Duration, error) {
 	batch := walk.Batch{IDs: make([]int32, t.Rows), Pos: make([]int32, t.Rows), Seq: s.seqs, Pick: make([]int32, t.Rows)}
 	for r := range t.Rows {
 		batch.Pick[r] = int32(r)
+	}
+	for _, q := range s.seqs { // which Truncate may have made empty
+		b.e.Expect(q, t.Depth+t.Prompt+t.Gen)
 	}
 	start := time.Now()
 	if t.Prompt > 0 {

@@ -31,7 +31,8 @@ func modelOf(t testing.TB, name, typ string) *Model {
 
 // The sizes of all recipes are those that llama-quantize prints, to its hundredth of a MiB.
 func TestWeightsAsLlamaQuantize(t *testing.T) {
-	for _, name := range []string{"llama-3.1-8b", "llama-3.2-1b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-0.6b", "qwen3-30b-a3b"} {
+	for _, name := range []string{"llama-3.1-8b", "llama-3.2-1b", "mixtral-8x7b", "qwen2.5-7b", "qwen3-0.6b", "qwen3-30b-a3b", "gemma-3-1b",
+		"gpt-oss-20b"} {
 		b, err := os.ReadFile(testkit.Data(t, "gguf-shapes/"+name+".json"))
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +70,8 @@ func TestWeightsAsLlamaQuantize(t *testing.T) {
 func TestKnownShapes(t *testing.T) {
 	want := map[string]float64{"llama-3.1-70b": 70553706496, "llama-3.1-8b": 8030261248, "llama-3.2-1b": 1235814400, "llama-3.2-3b": 3212749824,
 		"llama-3.3-70b": 70553706496, "mixtral-8x7b": 46702792704, "mixtral-8x22b": 140630071296, "qwen3-30b-a3b": 30532122624, "qwen3-235b-a22b": 235093634560, "mistral-7b": 7248023552, "qwen2.5-7b": 7615616512, "qwen3-0.6b": 596049920, "qwen3-1.7b": 1720574976,
-		"qwen3-14b": 14768307200, "qwen3-32b": 32762123264, "qwen3-4b": 4022468096, "qwen3-8b": 8190735360}
+		"qwen3-14b": 14768307200, "qwen3-32b": 32762123264, "qwen3-4b": 4022468096, "gemma-3-1b": 999885952, "gemma-3-4b": 3880263168,
+		"gemma-3-12b": 11766034176, "gemma-3-27b": 27009346304, "gemma-4-26b-a4b": 25233142046, "gpt-oss-20b": 20914757184, "gpt-oss-120b": 116829156672, "phi-4": 14659507200, "qwen3-8b": 8190735360}
 	for _, name := range synth.Names() {
 		if got := modelOf(t, name, "Q4_K_M").Params(); got != want[name] {
 			t.Errorf("%s: %.0f parameters, want %.0f", name, got, want[name])

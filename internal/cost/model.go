@@ -56,7 +56,7 @@ func OfShape(name string, s synth.Shape, typ string) (*Model, error) {
 	} else {
 		return nil, fmt.Errorf("type %q is neither a recipe (%s) nor a block type of weights", typ, strings.Join(quant.RecipeNames(), ", "))
 	}
-	return m, m.build(shapeSource{s: s, m: m})
+	return m, m.build(shapeSource{s.Metadata(name), s, m})
 }
 
 // OfFile is the model of an open file, with its own tensors and types.
@@ -68,7 +68,7 @@ func OfFile(name string, f *gguf.Model) (*Model, error) {
 		}
 		m.Tensors = append(m.Tensors, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
 	}
-	return m, m.build(fileSource{f})
+	return m, m.build(fileSource{f.KV, f})
 }
 
 // usable reports whether weights of the type can be used.
@@ -92,37 +92,9 @@ func (m *Model) build(src arch.Source) error {
 
 // shapeSource shows a shape to package arch.
 type shapeSource struct {
+	*gguf.Metadata
 	s synth.Shape
 	m *Model
-}
-
-func (x shapeSource) String(key string) (string, bool, error) {
-	if key != "general.architecture" {
-		return "", false, nil
-	}
-	return x.s.Arch, true, nil
-}
-
-func (x shapeSource) Int(key string) (int64, bool, error) {
-	s := x.s
-	n, ok := map[string]int{"block_count": s.Layers, "context_length": s.Context, "embedding_length": s.Hidden, "feed_forward_length": s.FFN,
-		"attention.head_count": s.Heads, "attention.head_count_kv": s.KVHeads, "attention.key_length": s.HeadDim,
-		"attention.value_length": s.HeadDim, "rope.dimension_count": s.HeadDim, "expert_count": s.Experts, "expert_used_count": s.Used}[strings.TrimPrefix(key, s.Arch+".")]
-	return int64(n), ok, nil
-}
-
-func (x shapeSource) Float(key string) (float64, bool, error) {
-	if key != x.s.Arch+".rope.freq_base" {
-		return 0, false, nil
-	}
-	return float64(x.s.RopeBase), true, nil
-}
-
-func (x shapeSource) Bool(string) (bool, bool, error)    { return false, false, nil }
-func (x shapeSource) Bools(string) ([]bool, bool, error) { return nil, false, nil }
-func (x shapeSource) Ints(string) ([]int64, bool, error) { return nil, false, nil }
-func (x shapeSource) Float32s(string) ([]float32, bool, error) {
-	return nil, false, nil
 }
 
 func (x shapeSource) Shape(name string) (rows, cols int, ok bool) {
@@ -147,20 +119,16 @@ func (x shapeSource) Experts(name string) int {
 }
 
 func (x shapeSource) Vector(name string) ([]float32, error) {
+	if v := x.s.Vector(name); v != nil {
+		return v, nil
+	}
 	return nil, fmt.Errorf("tensor %s: a shape has no contents", name)
 }
 
 // fileSource shows a file to package arch.
-type fileSource struct{ f *gguf.Model }
-
-func (x fileSource) String(key string) (string, bool, error) { return x.f.KV.String(key) }
-func (x fileSource) Int(key string) (int64, bool, error)     { return x.f.KV.Int(key) }
-func (x fileSource) Float(key string) (float64, bool, error) { return x.f.KV.Float(key) }
-func (x fileSource) Bool(key string) (bool, bool, error)     { return x.f.KV.Bool(key) }
-func (x fileSource) Bools(key string) ([]bool, bool, error)  { return x.f.KV.Bools(key) }
-func (x fileSource) Ints(key string) ([]int64, bool, error)  { return x.f.KV.Ints(key) }
-func (x fileSource) Float32s(key string) ([]float32, bool, error) {
-	return x.f.KV.Float32s(key)
+type fileSource struct {
+	*gguf.Metadata
+	f *gguf.Model
 }
 
 func (x fileSource) Shape(name string) (rows, cols int, ok bool) {

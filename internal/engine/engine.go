@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 
 	"ck/internal/arch"
@@ -123,7 +124,7 @@ func (e *Engine) unwatch() {
 // Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
 // resource is missing.
 func Open(m *gguf.Model, opt Options) (*Engine, error) {
-	g, notes, err := arch.Build(source{m})
+	g, notes, err := arch.Build(source{m.KV, m})
 	if err != nil {
 		return nil, &ModelError{m.Path, err}
 	}
@@ -398,6 +399,37 @@ func (e *Engine) Arithmetic() (act string, cache quant.Type) {
 // NewSeq starts an empty sequence.
 func (e *Engine) NewSeq() int { return e.cache.NewSeq() }
 
+// Expect says how long a sequence may become, its positions so far included. Models whose rotation depends on the length (graph.Rope.Long) need to
+// know it before the first position: false says that what the sequence holds was made for another length, and has to be truncated to nothing
+// first. A sequence of which nobody said it has the length of the first Forward or Walk.
+func (e *Engine) Expect(seq, n int) bool {
+	if e.cache.Len(seq) > 0 && e.isLong(n) != e.isLong(e.cache.Reach(seq)) {
+		return false
+	}
+	e.cache.Expect(seq, n)
+	return true
+}
+
+// isLong reports whether a sequence of n positions is a long one to the model.
+func (e *Engine) isLong(n int) bool {
+	return slices.ContainsFunc(e.Graph.Ropes, func(r graph.Rope) bool { return r.IsLong(n) })
+}
+
+// begin notes the lengths of sequences that a batch begins and of which nobody said how long they become. It refuses rows that make a sequence
+// longer than its rotation was made for.
+func (e *Engine) begin(b *walk.Batch) error {
+	for i, s := range b.Seq {
+		n := int(b.Pos[i]) + 1
+		if e.cache.Len(s) == 0 && n > e.cache.Reach(s) {
+			e.cache.Expect(s, n)
+		}
+		if reach := e.cache.Reach(s); n > reach && e.isLong(n) != e.isLong(reach) {
+			return fmt.Errorf("sequence %d was begun for %d positions, and the model's rotation is another from here on (longrope): begin it for more", s, reach)
+		}
+	}
+	return nil
+}
+
 // Len is the number of positions of a sequence; Truncate forgets those from n on; Drop ends it.
 func (e *Engine) Len(seq int) int        { return e.cache.Len(seq) }
 func (e *Engine) Truncate(seq, n int)    { e.cache.Truncate(seq, n) }
@@ -432,6 +464,9 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 		if id < 0 || int(id) >= e.Graph.Vocab {
 			return fmt.Errorf("token %d of the prompt is id %d, the vocabulary has %d", i, id, e.Graph.Vocab)
 		}
+	}
+	if e.cache.Len(seq) == 0 && len(ids) > e.cache.Reach(seq) {
+		e.cache.Expect(seq, len(ids))
 	}
 	for done := 0; done < len(ids); {
 		if err := ctx.Err(); err != nil {
@@ -472,6 +507,9 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 // their sequences. When ctx ends the walk stops within about a millisecond with ctx's error. Logits that are not finite are an error, as in
 // Forward. After an error the caller truncates the sequences to what they were: no position of the batch holds anything.
 func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) {
+	if err := e.begin(b); err != nil {
+		return nil, err
+	}
 	for i, s := range b.Seq {
 		if err := e.cache.Reserve(s, max(e.cache.Len(s), int(b.Pos[i])+1)); err != nil {
 			return nil, err

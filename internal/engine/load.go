@@ -44,7 +44,7 @@ func (e *Engine) load() error {
 			e.slot(i, w, t)
 		}
 		if vector[i] {
-			v, err := source{e.model}.Vector(w.Name)
+			v, err := source{e.model.KV, e.model}.Vector(w.Name)
 			if err != nil {
 				return &ModelError{e.model.Path, err}
 			}

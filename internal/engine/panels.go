@@ -52,7 +52,7 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 	if err != nil {
 		return nil, nil, err
 	}
-	g, _, err := arch.Build(source{m})
+	g, _, err := arch.Build(source{m.KV, m})
 	if err != nil {
 		return nil, nil, &ModelError{m.Path, err}
 	}

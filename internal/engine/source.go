@@ -8,16 +8,9 @@ import (
 )
 
 // source shows a model to package arch.
-type source struct{ m *gguf.Model }
-
-func (s source) String(key string) (string, bool, error) { return s.m.KV.String(key) }
-func (s source) Int(key string) (int64, bool, error)     { return s.m.KV.Int(key) }
-func (s source) Float(key string) (float64, bool, error) { return s.m.KV.Float(key) }
-func (s source) Bool(key string) (bool, bool, error)     { return s.m.KV.Bool(key) }
-func (s source) Bools(key string) ([]bool, bool, error)  { return s.m.KV.Bools(key) }
-func (s source) Ints(key string) ([]int64, bool, error)  { return s.m.KV.Ints(key) }
-func (s source) Float32s(key string) ([]float32, bool, error) {
-	return s.m.KV.Float32s(key)
+type source struct {
+	*gguf.Metadata
+	m *gguf.Model
 }
 
 func (s source) Shape(name string) (int, int, bool) {

@@ -45,7 +45,7 @@ var tinyModels = map[string]map[string]any{
 		"tokenizer.chat_template":             "{{ messages }}", "tokenizer.chat_template.other": "{{ messages }}", "ck.prompt.default": "raw",
 	},
 	"yarn's older factor": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": float32(4), "llama.rope.scaling.original_context_length": uint32(64),
-		"llama.rope.scaling.attn_factor": float32(1.25)},
+		"llama.rope.scaling.attn_factor": float32(1.25), "llama.rope.scaling.yarn_truncate": false},
 	"yarn's multiplier of the logarithm": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": float32(4), "llama.rope.scaling.original_context_length": uint32(64),
 		"llama.rope.scaling.yarn_log_multiplier": float32(0.1)},
 	"linear scaling of old files": {"llama.rope.scale_linear": float32(2)},

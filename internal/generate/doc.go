@@ -14,6 +14,8 @@ type Engine interface {
 	Forward(ctx context.Context, seq int, ids []int32, want engine.Want, each func(i int, logits []float32) error) error
 	NewSeq() int
 	Len(seq int) int
+	// Expect says how long a sequence may become; false: what it holds was made for another length, and has to go.
+	Expect(seq, n int) bool
 	Truncate(seq, n int)
 	Drop(seq int)
 }

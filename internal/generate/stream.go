@@ -188,6 +188,7 @@ type generation struct {
 	sampler *Sampler
 	text    *holdback
 	ids     []int32 // prompt and new tokens
+	reach   int     // positions that the engine was told of
 	top     []Candidate
 	logProb float64
 	res     Result
@@ -226,12 +227,27 @@ func (g *generation) run(ctx context.Context) error {
 		if done || err != nil {
 			return err
 		}
-		if err := g.e.Forward(ctx, g.o.Seq, g.ids[len(g.ids)-1:], engine.Last, row); err != nil {
+		rest := g.ids[len(g.ids)-1:]
+		if len(g.ids) > g.reach && !g.expect(len(g.ids)) {
+			rest = g.ids // the model's rotation is another from here on: all of it anew
+		}
+		if err := g.e.Forward(ctx, g.o.Seq, rest, engine.Last, row); err != nil {
 			return err
 		}
 		g.res.Decode.Tokens++
 		g.res.Decode.Ns = time.Since(start).Nanoseconds()
 	}
+}
+
+// expect says how long the sequence becomes, as far as that is known. false: what it held was made for another length and is gone.
+func (g *generation) expect(n int) bool {
+	g.reach = n
+	if g.e.Expect(g.o.Seq, n) {
+		return true
+	}
+	g.e.Truncate(g.o.Seq, 0)
+	g.e.Expect(g.o.Seq, n)
+	return false
 }
 
 // prefill evaluates what the sequence does not hold yet and draws the first token.
@@ -245,6 +261,9 @@ func (g *generation) prefill(ctx context.Context) (next int32, err error) {
 	}
 	if o.Logits != nil {
 		want = engine.All
+	}
+	if !g.expect(len(o.Prompt) + max(o.MaxNew, 0)) {
+		reuse = 0
 	}
 	g.e.Truncate(o.Seq, reuse)
 	rows := o.Prompt[reuse:]

@@ -24,9 +24,19 @@ type script struct {
 	logits []float32
 	err    error
 	after  func(rows int) // called at the end of each Forward
+	short  int            // sequences that become longer are evaluated otherwise; 0: none is
+	long   bool           // the last one is
 }
 
-func (s *script) NewSeq() int         { s.seqs = append(s.seqs, 0); return len(s.seqs) - 1 }
+func (s *script) NewSeq() int { s.seqs = append(s.seqs, 0); return len(s.seqs) - 1 }
+func (s *script) Expect(seq, n int) bool {
+	long := s.short > 0 && n > s.short
+	if s.seqs[seq] > 0 && long != s.long {
+		return false
+	}
+	s.long = long
+	return true
+}
 func (s *script) Len(seq int) int     { return s.seqs[seq] }
 func (s *script) Truncate(seq, n int) { s.seqs[seq] = min(s.seqs[seq], n) }
 func (s *script) Drop(seq int)        { s.seqs[seq] = 0 }
@@ -196,6 +206,24 @@ func TestStreamEdges(t *testing.T) {
 	res, err = m.Generate(ctx, e, Options{Prompt: prompt, Reuse: 3, MaxNew: 2}, nil)
 	if err != nil || !slices.Equal(e.rows, []int{1, 1}) || res.Text != "On" || res.Prefill.Tokens != 1 || res.PromptTokens != 3 {
 		t.Errorf("reuse: rows %v, %+v, %v", e.rows, res, err)
+	}
+
+	// Where another rotation begins, all is evaluated anew, once; of a text whose length is known it is the first from the beginning.
+	far := newScript(m, 3, []int32{410})
+	far.short = 6
+	for _, c := range []struct {
+		max, reuse int
+		rows       []int
+	}{{-1, 0, []int{3, 1, 1, 1, 7, 1, 1}}, {7, 0, []int{3, 1, 1, 1, 1, 1, 1}}, {7, 3, []int{1, 1, 1, 1, 1, 1, 1}}, {2, 3, []int{3, 1}}} {
+		far.rows = make([]int, 0, 16)
+		if c.reuse == 0 {
+			far.Drop(far.NewSeq())
+			far.Truncate(0, 0)
+		}
+		res, err = m.Generate(ctx, far, Options{Prompt: prompt, Reuse: c.reuse, MaxNew: c.max, Context: 10, IgnoreEOG: true}, nil)
+		if err != nil || !slices.Equal(far.rows, c.rows) {
+			t.Errorf("far, %d new, %d kept: rows %v, expected %v; %+v, %v", c.max, c.reuse, far.rows, c.rows, res, err)
+		}
 	}
 
 	// The built-in model's BOS ends its text: the next story would follow.

@@ -6,6 +6,8 @@ type Input struct {
 	Pos  []int32
 	Seq  []int32
 	Pick []int32 // indices of rows, ascending
+	// Reach is how long the sequence of a row becomes; nil: as long as its rows here make it.
+	Reach []int32
 }
 
 // Ref runs a graph in float64, as plainly as possible: it keeps every value, has no cache, and reads all earlier rows instead.
@@ -104,5 +106,30 @@ func (r *Ref) Vector(w WeightID) []float64 {
 // Sees is the mask of causal attention: the same sequence, not later, inside the window of a cache.
 func (r *Ref) Sees(row, key int, c Cache) bool {
 	in := &r.In
-	return in.Seq[row] == in.Seq[key] && in.Pos[key] <= in.Pos[row] && int(in.Pos[key]) >= c.First(int(in.Pos[row]))
+	return in.Seq[row] == in.Seq[key] && in.Pos[key] <= in.Pos[row] && c.sees(int(in.Pos[row]), int(in.Pos[key]))
+}
+
+// Reach is how long the sequence of a row becomes.
+func (r *Ref) Reach(row int) int {
+	if r.In.Reach != nil {
+		return int(r.In.Reach[row])
+	}
+	n := int32(0)
+	for i, s := range r.In.Seq {
+		if s == r.In.Seq[row] {
+			n = max(n, r.In.Pos[i]+1)
+		}
+	}
+	return int(n)
+}
+
+// sees reports whether a row at pos sees an earlier position: the definition of windows, of which First is the consequence.
+func (c Cache) sees(pos, earlier int) bool {
+	switch {
+	case c.Window == 0:
+		return true
+	case c.Chunked:
+		return pos/c.Window == earlier/c.Window
+	}
+	return pos-earlier < c.Window
 }

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"ck/internal/gguf"
 )
 
 // class is what the converter knows of a class of models; a new one is a row of classes and a file with its parser.
@@ -14,6 +16,11 @@ type class struct {
 	tied    bool              // the output matrix is the embedding's where config.json does not say
 	names   map[string]string // GGUF names of tensors, without .weight or .bias; "N." stands for "model.layers.N." there and "blk.N." here, E for the number of an expert; names with a dot here are whole, of tensors without such an end there
 	recipes map[string]recipe // of the rows of tensors, by GGUF name without "blk.N."; the others are as they are
+
+	// apart are tensors that become others than one each, by whole name with "N."; takeApart makes these of them when all are known.
+	apart     map[string]bool
+	takeApart func(c *config, m *gguf.Model) error
+	partial   bool // a part of a head may be rotated
 }
 
 // classes is the table, as config.json's architectures names them.
@@ -44,6 +51,29 @@ var classes = map[string]class{
 		"N.per_layer_input_gate":           "inp_gate",
 		"N.per_layer_projection":           "proj",
 		"N.post_per_layer_input_norm":      "post_norm",
+	})},
+	"Glm4MoeForCausalLM": {arch: "glm4moe", parse: glm4moe, partial: true, names: union(projections, qkNorms, experts, map[string]string{
+		"N.input_layernorm":                  "attn_norm",
+		"N.post_attention_layernorm":         "post_attention_norm",
+		"N.mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+		"N.mlp.shared_experts.gate_proj":     "ffn_gate_shexp",
+		"N.mlp.shared_experts.up_proj":       "ffn_up_shexp",
+		"N.mlp.shared_experts.down_proj":     "ffn_down_shexp",
+	})},
+	"GptOssForCausalLM": {arch: "gpt-oss", parse: gptOSS, names: union(projections, map[string]string{
+		"N.input_layernorm":          "attn_norm",
+		"N.post_attention_layernorm": "post_attention_norm",
+		"N.self_attn.sinks":          "attn_sinks.weight",
+		"N.mlp.router":               "ffn_gate_inp",
+	}), apart: gptOSSExperts, takeApart: (*config).gptOSSExperts},
+	"GraniteForCausalLM": {arch: "granite", parse: granite, names: union(projections, preNorms), recipes: neighbours},
+	"GraniteMoeForCausalLM": {arch: "granitemoe", parse: graniteMoE, names: union(projections, preNorms, map[string]string{
+		"N.block_sparse_moe.router.layer":  "ffn_gate_inp",
+		"N.block_sparse_moe.output_linear": "ffn_down_exps",
+	}), recipes: neighbours, apart: map[string]bool{graniteMoEInput: true}, takeApart: (*config).graniteMoEInput},
+	"Phi3ForCausalLM": {arch: "phi3", parse: phi3, partial: true, names: union(projections, preNorms, map[string]string{
+		"N.self_attn.qkv_proj": "attn_qkv",
+		"N.mlp.gate_up_proj":   "ffn_up",
 	})},
 	"LlamaForCausalLM": {arch: "llama", parse: llama, names: union(projections, preNorms), recipes: neighbours},
 	"MixtralForCausalLM": {arch: "llama", parse: mixtral, names: union(projections, preNorms, map[string]string{

@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,7 +57,10 @@ type config struct {
 	rope rope // of either style
 	// What rope says, or its defaults.
 	theta, factor, original, lowFreq, highFreq float64
-	factors                                    []float32 // divisors of frequencies, that the class has
+	rotated                                    int                  // elements of a head; 0: all
+	factors                                    map[string][]float32 // divisors of frequencies that the class has, by the name of their tensor
+	nextn                                      int                  // layers behind the others, which predict tokens further on
+	apart                                      map[string]apart     // by the name in the folder
 
 	window int                  // positions that a layer sees for which slides is true; 0: all
 	slides func(layer int) bool // nil where the class knows no window
@@ -202,7 +206,7 @@ func (c *config) metadata(kv *gguf.Metadata) {
 	}{
 		{"block_count", c.layers}, {"context_length", c.context}, {"embedding_length", c.hidden}, {"feed_forward_length", c.ffn},
 		{"attention.head_count", c.heads}, {"attention.head_count_kv", c.headsKV}, {"attention.key_length", c.headDim},
-		{"attention.value_length", c.headDim}, {"vocab_size", c.vocab}, {"rope.dimension_count", c.headDim},
+		{"attention.value_length", c.headDim}, {"vocab_size", c.vocab}, {"rope.dimension_count", cmp.Or(c.rotated, c.headDim)},
 	} {
 		kv.Set(a+n.key, uint32(n.value))
 	}

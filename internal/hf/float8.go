@@ -106,6 +106,8 @@ func (c *config) readQuantization() error {
 	}
 	block := q.Block
 	switch {
+	case q.Method == "mxfp4" && c.class.arch == "gpt-oss":
+		return nil // its tensors say it all
 	case q.Method == "fp8" || q.Method == "fbgemm_fp8":
 	case q.Method == "compressed-tensors" && (q.Format == "float-quantized" || q.Format == "naive-quantized"):
 		for _, name := range slices.Sorted(maps.Keys(q.Groups)) {

@@ -50,7 +50,7 @@ func gemma4(c *config) {
 	c.readWindow(true, func(layer int) bool { return layer%6 != 5 })
 	c.set("rope.freq_base_swa", float32(c.required("rope_theta", own.Ropes.Slide.Theta)))
 	c.globalHeads()
-	c.factors = proportional(c.headDim, c.partOf(share, kind))
+	c.factors = map[string][]float32{"rope_freqs.weight": proportional(c.headDim, c.partOf(share, kind))}
 
 	shared := 0
 	if own.Shared != nil {

@@ -6,6 +6,7 @@ package hf
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -60,8 +61,9 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	for i, f := range files { // all of them first: from here on m closes them
 		index[i] = m.AddFile(f.Map)
 	}
-	if factors := c.ropeFactors(); factors != nil {
-		if err := m.Add(&gguf.Tensor{Name: "rope_freqs.weight", Type: quant.F32, Shape: []int{len(factors)}, Data: floatBytes(factors), File: -1}); err != nil {
+	factors := c.ropeFactors()
+	for _, name := range slices.Sorted(maps.Keys(factors)) {
+		if err := m.Add(vector(name, factors[name])); err != nil {
 			return err
 		}
 	}
@@ -96,6 +98,11 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	if err := addStacks(m, stacks); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
+	if c.class.takeApart != nil {
+		if err := c.class.takeApart(c, m); err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+	}
 	if m.Tensor("output.weight") == nil && !c.tied() {
 		return fmt.Errorf("%s: lm_head.weight is missing, and config.json does not set tie_word_embeddings", dir)
 	}
@@ -125,6 +132,9 @@ func (c *config) tensor(st *safetensors.Tensor, file int) (t *gguf.Tensor, exper
 	}
 	if c.quantized && beside(st.Name) {
 		return nil, -1, nil // scales are read before
+	}
+	if c.keep(st, file) || c.beyond(st.Name) {
+		return nil, -1, nil
 	}
 	name, change, expert, err := c.rename(st.Name)
 	if err != nil {

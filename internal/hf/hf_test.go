@@ -333,7 +333,7 @@ func TestConfigDefaults(t *testing.T) {
 		}
 	}
 	p, err := parse(t, with(small(), "rope_scaling", llama3))
-	if f := p.ropeFactors(); err != nil || f[0] != 1 || p.original != 8192 || p.lowFreq != 1 || p.highFreq != 4 {
+	if f := p.ropeFactors()["rope_freqs.weight"]; err != nil || f[0] != 1 || p.original != 8192 || p.lowFreq != 1 || p.highFreq != 4 {
 		t.Errorf("llama3: %v, %v", f, err)
 	}
 	for _, key := range []string{"num_key_value_heads", "head_dim", "rope_theta", "max_position_embeddings", "rms_norm_eps", "vocab_size", "partial_rotary_factor"} {
@@ -419,7 +419,6 @@ func TestConfigRefuses(t *testing.T) {
 		"factor: is 0":           scaled("factor", 0),
 		"0 < low < high":         scaled("low_freq_factor", 4),
 		"original_max_position":  scaled("original_max_position_embeddings", 64.5),
-		"truncate":               scaled("rope_type", "yarn", "truncate", false),
 		"sliding_window: is -1":  with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "sliding_window", -1),
 		"2 entries":              with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"full_attention", "full_attention"}),
 		`layer_types[0] is "x`:   with(small(), "architectures", []string{"Qwen2ForCausalLM"}, "layer_types", []string{"x"}),
@@ -631,9 +630,11 @@ func FuzzHFConfig(tf *testing.F) {
 				t.Errorf("%s is 0", k)
 			}
 		}
-		for i, x := range c.ropeFactors() {
-			if !(x > 0) {
-				t.Errorf("rope factor %d is %v", i, x)
+		for name, factors := range c.ropeFactors() {
+			for i, x := range factors {
+				if !(x > 0) {
+					t.Errorf("%s: factor %d is %v", name, i, x)
+				}
 			}
 		}
 	})

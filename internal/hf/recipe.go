@@ -108,3 +108,8 @@ func floatBytes(x []float32) []byte {
 	}
 	return b
 }
+
+// vector is a tensor of float32 that was computed.
+func vector(name string, x []float32) *gguf.Tensor {
+	return &gguf.Tensor{Name: name, Type: quant.F32, Shape: []int{len(x)}, Data: floatBytes(x), File: -1}
+}

@@ -40,7 +40,7 @@ func (c *config) readRope() {
 	}
 	r.Type = cmp.Or(r.Type, r.OldType, "default")
 	c.theta = c.number("rope_theta", cmp.Or(r.Theta, c.RopeTheta))
-	c.number("partial_rotary_factor", cmp.Or(r.PartialRotary, c.PartialRotary))
+	c.readPartial(cmp.Or(r.PartialRotary, c.PartialRotary))
 	switch r.Type {
 	case "default":
 		return
@@ -72,8 +72,22 @@ func (c *config) readRope() {
 			c.number(key, p)
 		}
 	}
-	if r.Truncate != nil && !*r.Truncate {
-		c.fail("yarn with truncate = false is not supported")
+	if r.Type == "yarn" && r.Truncate != nil && !*r.Truncate { // GGUF has no such key; it is ck's own
+		c.set("rope.scaling.yarn_truncate", false)
+	}
+}
+
+// readPartial reads how much of a head is rotated.
+func (c *config) readPartial(share *float64) {
+	v := c.number("partial_rotary_factor", share)
+	switch n := int(float64(c.headDim) * v); {
+	case v == 1:
+	case !c.class.partial:
+		c.fail("partial_rotary_factor: is %v, and only 1 is supported for %s", v, c.name)
+	case n < 2 || n%2 != 0:
+		c.fail("partial_rotary_factor: is %v, which rotates %d of %d elements of a head; expected pairs; %s", v, n, c.headDim, models.Remedy)
+	default:
+		c.rotated = n
 	}
 }
 
@@ -122,10 +136,10 @@ func (c *config) yarnAttnFactor() *float64 {
 	return &f
 }
 
-// ropeFactors are the divisors of the rotation's frequencies, shape [head_dim/2], for rope type llama3, else those of the class: frequencies whose
+// ropeFactors are the divisors of the rotation's frequencies by the name of their tensor: those of the class, or for rope type llama3: frequencies whose
 // wavelength fits high_freq_factor times into the original context stay, those that do not fit low_freq_factor times are divided by
 // factor, those between are mixed. In float32 step by step, as the converter's torch does (LlamaModel.generate_extra_tensors).
-func (c *config) ropeFactors() []float32 {
+func (c *config) ropeFactors() map[string][]float32 {
 	if c.rope.Type != "llama3" {
 		return c.factors
 	}
@@ -145,5 +159,5 @@ func (c *config) ropeFactors() []float32 {
 			out[i] = 1 / mixed
 		}
 	}
-	return out
+	return map[string][]float32{"rope_freqs.weight": out}
 }

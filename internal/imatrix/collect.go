@@ -253,6 +253,7 @@ func (c *collector) blocks(ctx context.Context, n int) error {
 	for i := range seqs {
 		seqs[i] = c.e.NewSeq()
 		defer c.e.Drop(seqs[i])
+		c.e.Expect(seqs[i], block)
 	}
 	ids := c.text.IDs[c.done*block:][:n*block]
 	for at := 0; at < len(ids); at += c.rows {

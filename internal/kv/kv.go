@@ -41,6 +41,7 @@ type Cache struct {
 // Sequence is one text: for each layer and head the addresses of its blocks.
 type Sequence struct {
 	len   int
+	reach int                  // how long it may become; 0: nobody said
 	pages [][][]byte           // [layer][block]
 	k, v  [][][]unsafe.Pointer // [layer][head][block]
 }
@@ -76,6 +77,12 @@ func (c *Cache) NewSeq() int {
 
 // Len is the number of positions that the sequence holds.
 func (c *Cache) Len(seq int) int { return c.seqs[seq].len }
+
+// Reach is how long the sequence may become, as Expect was told; 0: nobody said.
+func (c *Cache) Reach(seq int) int { return c.seqs[seq].reach }
+
+// Expect says how long a sequence may become.
+func (c *Cache) Expect(seq, n int) { c.seqs[seq].reach = n }
 
 // Reserve makes room for positions [0, n) of a sequence and sets its length to n: the walk then writes the new positions.
 func (c *Cache) Reserve(seq, n int) error {
@@ -138,7 +145,9 @@ func (c *Cache) Truncate(seq, n int) {
 			}
 		}
 	}
-	s.len = n
+	if s.len = n; n == 0 {
+		s.reach = 0
+	}
 }
 
 // Drop ends a sequence and gives its pages back.

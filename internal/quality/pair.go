@@ -43,6 +43,7 @@ func (p *pair) block(ctx context.Context, ids []int32, half int) error {
 		p.tallies[i].Block()
 		seqs[i] = m.NewSeq()
 		defer m.Drop(seqs[i])
+		m.Expect(seqs[i], len(ids))
 		if err := m.Forward(ctx, seqs[i], ids[:half], nil); err != nil {
 			return err
 		}

@@ -23,6 +23,8 @@ type Model interface {
 	Vocab() int
 	// NewSeq begins a sequence, Truncate forgets its positions from n on, Drop ends it.
 	NewSeq() int
+	// Expect says how long a sequence may become, before its first position.
+	Expect(seq, n int) bool
 	Truncate(seq, n int)
 	Drop(seq int)
 	// Forward appends ids to a sequence. each, unless nil, gets the index and the logits [vocabulary] of every id, in

@@ -147,6 +147,11 @@ func (s *Scorer) group(ctx context.Context, questions []Question) error {
 		q.seq = s.Model.NewSeq()
 		defer s.Model.Drop(q.seq)
 		most = max(most, len(q.choices))
+		longest := 0
+		for _, ids := range q.choices {
+			longest = max(longest, len(ids))
+		}
+		s.Model.Expect(q.seq, len(q.context)+longest)
 		last := len(q.context) - 1
 		// the context's last row judges the first token of every choice
 		s.add(q.seq, 0, q.context, func(i int, logits []float32) error {

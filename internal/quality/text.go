@@ -98,6 +98,7 @@ func Evaluate(ctx context.Context, m Model, t Text, opt Options) (*Tally, error)
 func (q *Tally) block(ctx context.Context, m Model, ids []int32, half int, opt Options) error {
 	seq := m.NewSeq()
 	defer m.Drop(seq)
+	m.Expect(seq, len(ids))
 	q.Block()
 	if err := m.Forward(ctx, seq, ids[:half], nil); err != nil {
 		return err

@@ -26,10 +26,11 @@ func newBigram(vocab int, seed uint64) *bigram {
 	return m
 }
 
-func (m *bigram) Vocab() int          { return len(m.table) }
-func (m *bigram) NewSeq() int         { m.next++; m.seqs[m.next] = nil; return m.next }
-func (m *bigram) Truncate(seq, n int) { m.seqs[seq] = m.seqs[seq][:n] }
-func (m *bigram) Drop(seq int)        { delete(m.seqs, seq) }
+func (m *bigram) Vocab() int           { return len(m.table) }
+func (m *bigram) NewSeq() int          { m.next++; m.seqs[m.next] = nil; return m.next }
+func (m *bigram) Expect(int, int) bool { return true }
+func (m *bigram) Truncate(seq, n int)  { m.seqs[seq] = m.seqs[seq][:n] }
+func (m *bigram) Drop(seq int)         { delete(m.seqs, seq) }
 
 func (m *bigram) Forward(_ context.Context, seq int, ids []int32, each func(int, []float32) error) error {
 	for i, id := range ids {

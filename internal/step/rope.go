@@ -28,6 +28,9 @@ func (t Rotate) Check(g *graph.Graph, s *graph.Step) error {
 	if t.Table < 0 || t.Table >= len(g.Ropes) {
 		return fmt.Errorf("no rope table %d", t.Table)
 	}
+	if long := g.Ropes[t.Table].Long; long != nil && len(long) != len(g.Ropes[t.Table].InvFreq) {
+		return fmt.Errorf("%d pairs in long sequences, %d in others", len(long), len(g.Ropes[t.Table].InvFreq))
+	}
 	if t.D <= 0 || g.Width(s.In[0])%t.D != 0 || 2*len(g.Ropes[t.Table].InvFreq) > t.D {
 		return fmt.Errorf("heads of %d in %d elements, %d pairs", t.D, g.Width(s.In[0]), len(g.Ropes[t.Table].InvFreq))
 	}
@@ -38,10 +41,13 @@ func (t Rotate) Ref(r *graph.Ref, s *graph.Step) {
 	rope := r.G.Ropes[t.Table]
 	n := len(rope.InvFreq)
 	r.Each(s, 0, func(row int, out []float64) {
-		x := r.Row(s, 0, row)
+		x, freq := r.Row(s, 0, row), rope.InvFreq
+		if rope.IsLong(r.Reach(row)) {
+			freq = rope.Long
+		}
 		copy(out, x)
 		for h := 0; h < len(x); h += t.D {
-			for i, f := range rope.InvFreq {
+			for i, f := range freq {
 				a := float64(r.In.Pos[row]) * f
 				c, sn := math.Cos(a)*rope.Scale, math.Sin(a)*rope.Scale
 				i0, i1 := h+2*i, h+2*i+1
@@ -99,7 +105,11 @@ func runAngles(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	sin, _ := w.Floats(it.Out[1])
 	table := &w.Graph().Ropes[it.Table]
 	for r := p.R0; r < p.R1; r++ {
-		kernel.RopeAngles(cos[r*width:(r+1)*width], sin[r*width:(r+1)*width], int(w.Batch().Pos[r]), table.InvFreq, table.Scale)
+		freq := table.InvFreq
+		if table.IsLong(w.Cache().Reach(w.Batch().Seq[r])) {
+			freq = table.Long
+		}
+		kernel.RopeAngles(cos[r*width:(r+1)*width], sin[r*width:(r+1)*width], int(w.Batch().Pos[r]), freq, table.Scale)
 	}
 }
 

@@ -8,8 +8,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -20,7 +22,7 @@ import (
 
 // Shape is the shape of a decoder model.
 type Shape struct {
-	Arch            string // general.architecture: llama, qwen2, qwen3, qwen3moe
+	Arch            string // general.architecture: llama, qwen2, qwen3, qwen3moe, gemma3, gemma4, gpt-oss, phi3
 	Layers          int
 	Hidden          int
 	FFN             int
@@ -33,6 +35,14 @@ type Shape struct {
 	Tied            bool // no output.weight
 	QKNorm, QKVBias bool
 	RopeBase        float32
+
+	// Layers but each Every-th have a window of so many positions, and a rotation of WindowBase (0: RopeBase). 0: no layer has one.
+	Window, Every int
+	WindowBase    float32
+	// Of layers without a window, where they have others: values are keys there.
+	GlobalHeadDim, GlobalKVHeads int
+
+	Keys map[string]any // of the architecture's own, behind its name and a dot
 }
 
 // shapes are real models by name (their config.json on Hugging Face).
@@ -57,6 +67,29 @@ var shapes = map[string]Shape{
 	"mixtral-8x22b": {Arch: "llama", Layers: 56, Hidden: 6144, FFN: 16384, Heads: 48, KVHeads: 8, HeadDim: 128, Vocab: 32768, Context: 65536, RopeBase: 1e6,
 		Experts: 8, Used: 2, ExpertFFN: 16384},
 	"qwen2.5-7b": {Arch: "qwen2", Layers: 28, Hidden: 3584, FFN: 18944, Heads: 28, KVHeads: 4, HeadDim: 128, Vocab: 152064, Context: 32768, QKVBias: true, RopeBase: 1e6},
+	"gemma-3-1b": {Arch: "gemma3", Layers: 26, Hidden: 1152, FFN: 6912, Heads: 4, KVHeads: 1, HeadDim: 256, Vocab: 262144, Context: 32768, Tied: true, QKNorm: true, RopeBase: 1e6,
+		Window: 512, Every: 6, WindowBase: 1e4},
+	"gemma-3-4b": {Arch: "gemma3", Layers: 34, Hidden: 2560, FFN: 10240, Heads: 8, KVHeads: 4, HeadDim: 256, Vocab: 262208, Context: 131072, Tied: true, QKNorm: true, RopeBase: 1e6,
+		Window: 1024, Every: 6, WindowBase: 1e4, Keys: linear8},
+	"gemma-3-12b": {Arch: "gemma3", Layers: 48, Hidden: 3840, FFN: 15360, Heads: 16, KVHeads: 8, HeadDim: 256, Vocab: 262208, Context: 131072, Tied: true, QKNorm: true, RopeBase: 1e6,
+		Window: 1024, Every: 6, WindowBase: 1e4, Keys: linear8},
+	"gemma-3-27b": {Arch: "gemma3", Layers: 62, Hidden: 5376, FFN: 21504, Heads: 32, KVHeads: 16, HeadDim: 128, Vocab: 262208, Context: 131072, Tied: true, QKNorm: true, RopeBase: 1e6,
+		Window: 1024, Every: 6, WindowBase: 1e4, Keys: linear8},
+	"gemma-4-26b-a4b": {Arch: "gemma4", Layers: 30, Hidden: 2816, FFN: 2112, Heads: 16, KVHeads: 8, HeadDim: 256, Vocab: 262144, Context: 262144, Tied: true, QKNorm: true, RopeBase: 1e6,
+		Window: 1024, Every: 6, WindowBase: 1e4, GlobalHeadDim: 512, GlobalKVHeads: 2, Experts: 128, Used: 8, ExpertFFN: 704,
+		Keys: map[string]any{"final_logit_softcapping": float32(30), "attention.shared_kv_layers": uint32(0), "embedding_length_per_layer_input": uint32(0)}},
+	"gpt-oss-20b": gptOSS(24, 32), "gpt-oss-120b": gptOSS(36, 128),
+	"phi-4": {Arch: "phi3", Layers: 40, Hidden: 5120, FFN: 17920, Heads: 40, KVHeads: 10, HeadDim: 128, Vocab: 100352, Context: 16384, RopeBase: 250000},
+}
+
+// linear8 is how gemma 3 is stretched.
+var linear8 = map[string]any{"rope.scaling.type": "linear", "rope.scaling.factor": float32(8)}
+
+// gptOSS is the shape of gpt-oss with so many layers, and experts in each.
+func gptOSS(layers, experts int) Shape {
+	return Shape{Arch: "gpt-oss", Layers: layers, Hidden: 2880, FFN: 2880, Heads: 64, KVHeads: 8, HeadDim: 64, Vocab: 201088, Context: 131072, RopeBase: 150000,
+		Window: 128, Every: 2, Experts: experts, Used: 4, ExpertFFN: 2880,
+		Keys: map[string]any{"rope.scaling.type": "yarn", "rope.scaling.factor": float32(32), "rope.scaling.original_context_length": uint32(4096)}}
 }
 
 // llama70 is the shape of llama 3 with 70 billion parameters, of every release.
@@ -109,81 +142,94 @@ func (s Shape) Mixed(r quant.Recipe) []gguf.TensorInfo {
 	return out
 }
 
-// tensors lists the model's tensors, matrices in BF16.
-func (s Shape) tensors() []gguf.TensorInfo {
-	var out []gguf.TensorInfo
-	matrix := func(name string, rows, cols int) {
-		out = append(out, gguf.TensorInfo{Name: name, Type: quant.BF16, Shape: []int{cols, rows}})
-	}
-	vector := func(name string, n int) {
-		out = append(out, gguf.TensorInfo{Name: name, Type: quant.F32, Shape: []int{n}})
-	}
-	matrix("token_embd.weight", s.Vocab, s.Hidden)
-	for l := range s.Layers {
-		b := fmt.Sprintf("blk.%d.", l)
-		vector(b+"attn_norm.weight", s.Hidden)
-		for _, p := range []struct {
-			name string
-			rows int
-		}{{"attn_q", s.Heads * s.HeadDim}, {"attn_k", s.KVHeads * s.HeadDim}, {"attn_v", s.KVHeads * s.HeadDim}} {
-			matrix(b+p.name+".weight", p.rows, s.Hidden)
-			if s.QKVBias {
-				vector(b+p.name+".bias", p.rows)
-			}
-		}
-		if s.QKNorm {
-			vector(b+"attn_q_norm.weight", s.HeadDim)
-			vector(b+"attn_k_norm.weight", s.HeadDim)
-		}
-		matrix(b+"attn_output.weight", s.Hidden, s.Heads*s.HeadDim)
-		vector(b+"ffn_norm.weight", s.Hidden)
-		if s.Experts > 0 {
-			out = append(out, gguf.TensorInfo{Name: b + "ffn_gate_inp.weight", Type: quant.F32, Shape: []int{s.Hidden, s.Experts}})
-			for _, p := range []struct {
-				name       string
-				rows, cols int
-			}{{"ffn_gate_exps", s.ExpertFFN, s.Hidden}, {"ffn_up_exps", s.ExpertFFN, s.Hidden}, {"ffn_down_exps", s.Hidden, s.ExpertFFN}} {
-				out = append(out, gguf.TensorInfo{Name: b + p.name + ".weight", Type: quant.BF16, Shape: []int{p.cols, p.rows, s.Experts}})
-			}
-			continue
-		}
-		matrix(b+"ffn_gate.weight", s.FFN, s.Hidden)
-		matrix(b+"ffn_up.weight", s.FFN, s.Hidden)
-		matrix(b+"ffn_down.weight", s.Hidden, s.FFN)
-	}
-	vector("output_norm.weight", s.Hidden)
-	if !s.Tied {
-		matrix("output.weight", s.Vocab, s.Hidden)
-	}
-	return out
-}
-
-// metadata is the model's metadata with a vocabulary of the true size.
-func (s Shape) metadata(name string) *gguf.Metadata {
+// Metadata is the hyperparameters, as a file of the model has them: all metadata but the vocabulary.
+func (s Shape) Metadata(name string) *gguf.Metadata {
 	kv := &gguf.Metadata{}
 	kv.Set("general.architecture", s.Arch)
 	kv.Set("general.name", name+" (random weights)")
 	set := func(key string, v any) { kv.Set(s.Arch+"."+key, v) }
+	dim := s.headDim(s.Every - 1)
 	for _, e := range []struct {
 		key string
 		n   int
 	}{{"block_count", s.Layers}, {"context_length", s.Context}, {"embedding_length", s.Hidden}, {"feed_forward_length", s.FFN},
-		{"attention.head_count", s.Heads}, {"attention.head_count_kv", s.KVHeads}, {"attention.key_length", s.HeadDim},
-		{"attention.value_length", s.HeadDim}, {"rope.dimension_count", s.HeadDim}, {"vocab_size", s.Vocab}} {
+		{"attention.head_count", s.Heads}, {"attention.head_count_kv", s.KVHeads}, {"attention.key_length", dim},
+		{"attention.value_length", dim}, {"rope.dimension_count", dim}, {"vocab_size", s.Vocab}} {
 		set(e.key, uint32(e.n))
 	}
 	if s.Experts > 0 {
 		set("expert_count", uint32(s.Experts))
 		set("expert_used_count", uint32(s.Used))
-		if s.ExpertFFN != s.FFN {
+		if s.ExpertFFN != s.FFN || s.Arch == "gpt-oss" {
 			set("expert_feed_forward_length", uint32(s.ExpertFFN))
 		}
 	}
 	set("attention.layer_norm_rms_epsilon", float32(1e-5))
 	set("rope.freq_base", s.RopeBase)
+	if s.Window > 0 {
+		set("attention.sliding_window", uint32(s.Window))
+	}
+	if s.WindowBase > 0 {
+		set("rope.freq_base_swa", s.WindowBase)
+	}
+	if s.GlobalHeadDim > 0 {
+		pattern, kvs := make([]bool, s.Layers), make([]int32, s.Layers)
+		for l := range pattern {
+			pattern[l], kvs[l] = s.slides(l), int32(s.kvHeads(l))
+		}
+		set("attention.sliding_window_pattern", pattern)
+		set("attention.head_count_kv", kvs)
+		for _, key := range []string{"attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa"} {
+			set(key, uint32(s.HeadDim))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Keys)) {
+		set(key, s.Keys[key])
+	}
+	return kv
+}
+
+// metadata is Metadata with a vocabulary of the true size.
+func (s Shape) metadata(name string) *gguf.Metadata {
+	kv := s.Metadata(name)
 	setVocabulary(kv, s.Arch, s.Vocab)
 	return kv
 }
+
+// slides reports whether a layer has a window.
+func (s Shape) slides(layer int) bool { return s.Window > 0 && (layer+1)%s.Every != 0 }
+
+// headDim and kvHeads are those of a layer.
+func (s Shape) headDim(layer int) int {
+	if s.GlobalHeadDim > 0 && !s.slides(layer) {
+		return s.GlobalHeadDim
+	}
+	return s.HeadDim
+}
+
+func (s Shape) kvHeads(layer int) int {
+	if s.GlobalKVHeads > 0 && !s.slides(layer) {
+		return s.GlobalKVHeads
+	}
+	return s.KVHeads
+}
+
+// Vector is the content of a tensor that is not random; nil for the others. rope_freqs.weight stops three quarters of the pairs that layers without
+// a window rotate.
+func (s Shape) Vector(tensor string) []float32 {
+	if tensor != ropeFreqs || s.GlobalHeadDim == 0 {
+		return nil
+	}
+	out := make([]float32, s.GlobalHeadDim/2)
+	for i := range out {
+		if out[i] = 1; i >= len(out)/4 {
+			out[i] = 1e30
+		}
+	}
+	return out
+}
+
+const ropeFreqs = "rope_freqs.weight"
 
 // pieceBytes is the size of the pieces that are made and written at a time.
 const pieceBytes = 4 << 20
@@ -206,7 +252,7 @@ func WriteTensors(w io.Writer, name string, s Shape, tensors []gguf.TensorInfo, 
 	}
 	counted := &counter{w: g, at: at}
 	for i, t := range tensors {
-		if err := writeTensor(counted, t.Type, rowsOf(t), t.Shape[0], seed+uint64(i)<<32); err != nil {
+		if err := s.writeTensor(counted, t, seed+uint64(i)<<32); err != nil {
 			return fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 	}
@@ -242,10 +288,9 @@ func Model(name string, s Shape, typ quant.Type, seed uint64) (*gguf.Model, erro
 	m := gguf.NewModel(name)
 	m.KV = s.metadata(name)
 	for i, t := range s.Pure(typ) {
-		rows := rowsOf(t)
 		var b bytes.Buffer
-		b.Grow(rows * t.Type.RowBytes(t.Shape[0]))
-		if err := writeTensor(&b, t.Type, rows, t.Shape[0], seed+uint64(i)<<32); err != nil {
+		b.Grow(rowsOf(t) * t.Type.RowBytes(t.Shape[0]))
+		if err := s.writeTensor(&b, t, seed+uint64(i)<<32); err != nil {
 			return nil, err
 		}
 		if err := m.Add(&gguf.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape, Data: b.Bytes(), File: -1}); err != nil {
@@ -253,6 +298,19 @@ func Model(name string, s Shape, typ quant.Type, seed uint64) (*gguf.Model, erro
 		}
 	}
 	return m, nil
+}
+
+// writeTensor writes a tensor of the model.
+func (s Shape) writeTensor(w io.Writer, t gguf.TensorInfo, seed uint64) error {
+	if v := s.Vector(t.Name); v != nil {
+		b := make([]byte, 4*len(v))
+		if err := quant.Quantize(quant.F32, b, v, nil); err != nil {
+			return err
+		}
+		_, err := w.Write(b)
+		return err
+	}
+	return writeTensor(w, t.Type, rowsOf(t), t.Shape[0], seed)
 }
 
 // writeTensor makes the pieces of a tensor on all CPUs and writes them in order. Vectors are norms: about 1.
@@ -332,6 +390,10 @@ func (s Shape) Check() error {
 		return fmt.Errorf("%d heads cannot share %d KV heads evenly", s.Heads, s.KVHeads)
 	case s.Experts > 0 && (s.Used < 1 || s.Used > s.Experts || s.ExpertFFN < 1 || s.Experts > 1<<16 || s.ExpertFFN > 1<<22):
 		return fmt.Errorf("%d of %d experts of %d elements", s.Used, s.Experts, s.ExpertFFN)
+	case s.Window > 0 && s.Every < 1:
+		return fmt.Errorf("a window of %d in all layers but each %d-th", s.Window, s.Every)
+	case s.GlobalKVHeads > 0 && s.Heads%s.GlobalKVHeads != 0:
+		return fmt.Errorf("%d heads cannot share %d KV heads evenly", s.Heads, s.GlobalKVHeads)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("heads of %d elements cannot be rotated in pairs", s.HeadDim)
 	case s.Vocab < 512:

@@ -24,11 +24,31 @@ type family struct {
 	config func(m *gguf.Model, c map[string]any) // keys of config.json beyond the common ones
 	names  map[string]string                     // of tensors in layers, beyond the common ones
 	minus1 bool                                  // norms are stored as weight - 1
+	bare   []string                              // names that have no .weight
+	heads  bool                                  // rows of q and k are in the order of halves
+	// whole makes tensors of the folder of several of the file; it gets those that have no name.
+	whole func(ts map[string]*gguf.Tensor) (map[string]tensor, error)
+}
+
+// tensor is a tensor of a folder.
+type tensor struct {
+	dtype string
+	shape []int // slowest first
+	data  []byte
 }
 
 var families = map[string]family{
 	"gemma2": {class: "Gemma2ForCausalLM", config: gemma2, minus1: true, names: map[string]string{"attn_norm": "input_layernorm",
 		"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}},
+	"phi3": {class: "Phi3ForCausalLM", config: phi3, names: map[string]string{"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+		"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}},
+	"granite":    {class: "GraniteForCausalLM", config: granite, heads: true, names: pre},
+	"granitemoe": {class: "GraniteMoeForCausalLM", config: granite, heads: true, names: with(pre, "ffn_gate_inp", "block_sparse_moe.router.layer", "ffn_down_exps", "block_sparse_moe.output_linear"), whole: granitemoe},
+	"glm4moe": {class: "Glm4MoeForCausalLM", config: glm4moe, names: map[string]string{"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
+		"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm", "ffn_gate_inp": "mlp.gate", "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+		"ffn_up_shexp": "mlp.shared_experts.up_proj", "ffn_down_shexp": "mlp.shared_experts.down_proj"}, whole: glm4moeExperts},
+	"gpt-oss": {class: "GptOssForCausalLM", config: gptOSS, names: map[string]string{"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
+		"attn_sinks": "self_attn.sinks", "ffn_gate_inp": "mlp.router"}, bare: []string{"attn_sinks"}, whole: gptOSSExperts},
 	"olmo2": {class: "Olmo2ForCausalLM", config: olmo2, names: map[string]string{"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
 		"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}},
 }
@@ -53,7 +73,15 @@ func olmo2(_ *gguf.Model, c map[string]any) { c["hidden_act"] = "silu" }
 func Knows(m *gguf.Model) bool {
 	arch, _, err := m.KV.String("general.architecture")
 	_, ok := families[arch]
-	return err == nil && ok && !(arch == "olmo2" && m.KV.Value("olmo2.attention.sliding_window") != nil)
+	switch {
+	case err != nil || !ok:
+		return false
+	case arch == "olmo2":
+		return m.KV.Value("olmo2.attention.sliding_window") == nil
+	case arch == "gpt-oss": // folders have its experts in no other type
+		return m.Tensor("blk.0.ffn_up_exps.weight").Type == quant.MXFP4
+	}
+	return true
 }
 
 // Folder writes config.json and model.safetensors of m into the folder dir, which must exist. Matrices keep their bytes and types, which must
@@ -113,25 +141,42 @@ func (f family) weights(m *gguf.Model, path string) error {
 		Offsets [2]int `json:"data_offsets"`
 	}
 	header, data := map[string]entry{}, []byte(nil)
+	add := func(name string, t tensor) {
+		header[name] = entry{t.dtype, t.shape, [2]int{len(data), len(data) + len(t.data)}}
+		data = append(data, t.data...)
+	}
+	rest := map[string]*gguf.Tensor{}
 	for _, t := range m.Tensors {
 		name, err := f.name(t.Name)
+		if err != nil && (f.whole != nil || strings.HasPrefix(t.Name, "rope_factors_")) {
+			rest[t.Name] = t
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		b := t.Data
+		x, err := plain(t)
+		if err != nil {
+			return err
+		}
 		if f.minus1 && strings.HasSuffix(t.Name, "norm.weight") {
-			if b, err = minusOne(t); err != nil {
+			if x.data, err = minusOne(t); err != nil {
 				return err
 			}
 		}
-		dtype := map[quant.Type]string{quant.F32: "F32", quant.F16: "F16", quant.BF16: "BF16"}[t.Type]
-		if dtype == "" {
-			return fmt.Errorf("tensor %s: type %s has no form in safetensors here", t.Name, t.Type)
+		if f.heads && (strings.HasSuffix(t.Name, "attn_q.weight") || strings.HasSuffix(t.Name, "attn_k.weight")) {
+			x.data = halves(x, m)
 		}
-		shape := slices.Clone(t.Shape)
-		slices.Reverse(shape)
-		header[name] = entry{dtype, shape, [2]int{len(data), len(data) + len(b)}}
-		data = append(data, b...)
+		add(name, x)
+	}
+	if f.whole != nil {
+		made, err := f.whole(rest)
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(made)) {
+			add(name, made[name])
+		}
 	}
 	h, err := json.Marshal(header)
 	if err != nil {
@@ -139,6 +184,39 @@ func (f family) weights(m *gguf.Model, path string) error {
 	}
 	out := append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
 	return os.WriteFile(path, append(out, data...), 0o666)
+}
+
+// plain is a tensor as it is.
+func plain(t *gguf.Tensor) (tensor, error) {
+	dtype := map[quant.Type]string{quant.F32: "F32", quant.F16: "F16", quant.BF16: "BF16"}[t.Type]
+	if dtype == "" {
+		return tensor{}, fmt.Errorf("tensor %s: type %s has no form in safetensors here", t.Name, t.Type)
+	}
+	shape := slices.Clone(t.Shape)
+	slices.Reverse(shape)
+	return tensor{dtype, shape, t.Data}, nil
+}
+
+// halves puts the rows of heads in transformers' order: what GGUF has as neighbours lies half a head apart.
+func halves(t tensor, m *gguf.Model) []byte {
+	arch, _, err := m.KV.String("general.architecture")
+	if err != nil {
+		panic(err)
+	}
+	d, _, err := m.KV.Int(arch + ".rope.dimension_count") // whole heads are rotated
+	if err != nil {
+		panic(err)
+	}
+	rows, each := t.shape[0], len(t.data)/t.shape[0]
+	out := make([]byte, 0, len(t.data))
+	for h := 0; h < rows; h += int(d) {
+		for _, first := range []int{0, 1} {
+			for i := first; i < int(d); i += 2 {
+				out = append(out, t.data[(h+i)*each:][:each]...)
+			}
+		}
+	}
+	return out
 }
 
 // name is the name of a GGUF tensor in the folder.
@@ -150,7 +228,10 @@ func (f family) name(name string) (string, error) {
 		if to == "" {
 			to = common["blk."+part]
 		}
-		if to != "" {
+		if slices.Contains(f.bare, part) {
+			suffix = ""
+		}
+		if to != "" && !(strings.HasSuffix(part, "_exps") && suffix == ".bias") {
 			return "model.layers." + layer + "." + to + suffix, nil
 		}
 	} else if to := common[stem]; to != "" {

@@ -14,9 +14,6 @@ import (
 // plan is a plan that is written.
 type plan struct{ *advice.Plan }
 
-// outline is an outline that is written.
-type outline struct{ *advice.OutlinePlan }
-
 // claim is a claim that is written.
 type claim struct{ advice.ClaimFacts }
 
