@@ -44,8 +44,8 @@ type weights256 struct {
 func newWeights256(l layout, vnni bool) *weights256 {
 	c := codings256[l.coding]
 	w := &weights256{layout: l, most: c.most, signed: l.coding == codes, load: c.load}
-	if l.coding == codes && vnni {
-		return w.biased(128)
+	if l.coding == codes && (vnni || !l.super()) {
+		return w.biased(l.codeBias())
 	}
 	return w
 }

@@ -30,7 +30,7 @@ type int256 struct {
 	c     map[string]string // constants: a register, or the memory operand
 	high  []int             // registers for a vector of high bits; nil: none left
 	extra []int             // registers of dots
-	table int               // register with the values of codes plus bias
+	table int               // register with the values of codes plus bias; 0: they are at tableAt
 	name  string
 }
 
@@ -64,6 +64,9 @@ func newInt256(e *gen, b *weights256, vnni bool, rows int, loop bool) *int256 {
 	return k
 }
 
+// tableAt is the place in Acc of the values of codes, behind accumulators.
+const tableAt = "1024(R8)"
+
 func (k *int256) sum(r, h int) int { return 2*r + h }
 func (k *int256) flt(r, h int) int { return 2*k.rows + 2*r + h }
 
@@ -85,12 +88,20 @@ func (k *int256) take() int {
 func (k *int256) keep() {
 	b := k.b
 	if b.coding == codes {
-		k.table = k.take()
+		k.table = w0
+		if len(k.free) > 0 {
+			k.table = k.take()
+		}
 		k.e.arg("R13")
 		k.e.ld("R13", "Values", "AX")
 		k.e.p("VBROADCASTI128 (AX), Y%d", k.table)
 		if b.bias > 0 {
 			k.e.p("VPADDB c%x<>(SB), Y%d, Y%d", b.bias, k.table, k.table)
+		}
+		if k.table == w0 { // no register is left
+			k.e.ld("R13", "Acc", "R8")
+			k.e.p("VMOVDQU Y%d, %s", w0, tableAt)
+			k.table = 0
 		}
 	}
 	want := map[coding][]string{nibbles: {"c0f"}, fives: {"c0f", "c10"}, sixes: {"c0f", "c30"}, twos: {"c03", "c0f"}, codes: {"c0f"}}[b.coding]

@@ -64,7 +64,17 @@ func loadTwos(k *int256, j, i, h, w, _ int) {
 	k.e.p("VPAND %s, Y%d, Y%d", k.c["c03"], src, w)
 }
 
-func loadCodes(k *int256, j, i, h, w, _ int) {
+func loadCodes(k *int256, j, i, h, w, t int) {
+	if !k.b.super() {
+		loadNibbles(k, j, i, h, w, t)
+		table := k.table
+		if table == 0 {
+			table = t
+			k.e.p("VMOVDQU %s, Y%d", tableAt, t)
+		}
+		k.e.p("VPSHUFB Y%d, Y%d, Y%d", w, table, w)
+		return
+	}
 	off := k.b.sumBytes()*j + i/2*64
 	if i%2 == 0 {
 		k.pf("DI", off, h)

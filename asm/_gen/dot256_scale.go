@@ -122,7 +122,12 @@ func (k *int256) scaleBlock(j, h int) {
 	e, b := k.e, k.b
 	minima, at := b.scaling == perBlockMin, k.scalesAt()
 	at.off += 32*j + 16*h
-	e.p("VCVTPH2PS %d(%s), Y%d", at.off, at.base, w0)
+	if b.scaling == perBlockBrain {
+		e.p("VPMOVZXWD %d(%s), Y%d", at.off, at.base, w0)
+		e.p("VPSLLD $16, Y%d, Y%d", w0, w0)
+	} else {
+		e.p("VCVTPH2PS %d(%s), Y%d", at.off, at.base, w0)
+	}
 	if minima {
 		e.p("VCVTPH2PS %d(%s), Y%d", b.minima()-b.scales()+at.off, at.base, w1)
 	}

@@ -17,10 +17,10 @@ const few512 = 48
 const maxRows512 = 6
 
 // gemms512 names the kernels over unpacked panels: one for each scaling.
-var gemms512 = [scalings]string{perBlock: "Q8", perBlockMin: "Q8M", perSubMin: "Q4K", perSub: "Q6K", perSubFloat: "Code4", perSubNibbles: "Q2K"}
+var gemms512 = [scalings]string{perBlock: "Q8", perBlockMin: "Q8M", perBlockBrain: "MX", perSubMin: "Q4K", perSub: "Q6K", perSubFloat: "Code4", perSubNibbles: "Q2K"}
 
 // layouts512 is the order of the layouts in the files: Code4 before Q2_K.
-var layouts512 = append(append([]layout{}, layouts[:8]...), layouts[9], layouts[8])
+var layouts512 = append(append([]layout{}, layouts[:8]...), layouts[9], layouts[8], layouts[10])
 
 // panels512 writes the kernels over packed panels, and the set.
 func panels512() *gen {

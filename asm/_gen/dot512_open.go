@@ -26,11 +26,11 @@ func (o open512) constants() {
 		o.bytesIn(0x0f, 31)
 	}
 	switch o.l.coding {
-	case codes: // the values unsigned, +128: the offset is four times that of Q6_K
+	case codes: // the values unsigned; +128: the offset is four times that of Q6_K
 		e.ld("CX", "Values", "AX")
 		e.p("VBROADCASTI32X4 (AX), Z30")
-		o.bytesIn(0x80, 29)
-		e.p("VPXORD Z29, Z30, Z30")
+		o.bytesIn(uint32(o.l.codeBias()), 29)
+		e.p("VPADDB Z29, Z30, Z30")
 	case sixes:
 		o.bytesIn(0x30, 30)
 	case fives:
@@ -40,11 +40,35 @@ func (o open512) constants() {
 
 // nibbles splits the vector at addr: low nibbles to Z24, high ones to Z25.
 func (o open512) nibbles(addr string) {
-	defer o.e.macro("NIBBLES")()
+	role := "NIBBLES"
+	if o.l.coding == codes {
+		role = "CODES"
+	}
+	defer o.e.macro(role)()
 	o.e.p("VMOVDQU64 %s, Z24", addr)
 	o.e.p("VPSRLW $4, Z24, Z25")
 	o.e.p("VPANDD Z24, Z31, Z24")
 	o.e.p("VPANDD Z25, Z31, Z25")
+	if o.l.coding == codes {
+		o.lookup(24, 26)
+	}
+}
+
+// lookup puts values in place of the indices in Z(from).. up to, but without, Z(to).
+func (o open512) lookup(from, to int) {
+	for i := from; i < to; i++ {
+		o.e.p("VPSHUFB Z%d, Z30, Z%d", i, i)
+	}
+}
+
+// scale512 loads the float scales of a block, at addr, to Zr.
+func (e *gen) scale512(s scaling, addr string, r int) {
+	if s == perBlockBrain {
+		e.p("VPMOVZXWD %s, Z%d", addr, r)
+		e.p("VPSLLD $16, Z%d, Z%d", r, r)
+		return
+	}
+	e.p("VCVTPH2PS %s, Z%d", addr, r)
 }
 
 // bit4 adds bit i of each byte of Zh as bit 4 to Zw; t is free. A | (B & C) is VPTERNLOG 0xf8 on (A, B, C).
@@ -67,9 +91,7 @@ func (o open512) sixteen() {
 		o.twos()
 	case codes:
 		o.fourNibbles()
-		for i := 24; i < 28; i++ {
-			o.e.p("VPSHUFB Z%d, Z30, Z%d", i, i)
-		}
+		o.lookup(24, 28)
 	case sixes:
 		o.sixes()
 	}

@@ -39,7 +39,7 @@ func (k *panel512) block(b int) {
 	end()
 	k.blockDots(b, second512*b2i(two))
 	defer k.macro("SCALE")()
-	e.p("VCVTPH2PS %s, Z28", at("DI", l.scales()+32*b))
+	e.scale512(l.scaling, at("DI", l.scales()+32*b), 28)
 	minima := l.scaling == perBlockMin
 	if minima {
 		e.p("VCVTPH2PS %s, Z29", at("DI", l.minima()+32*b))

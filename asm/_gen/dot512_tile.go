@@ -198,7 +198,7 @@ func (k *tile512) offsets() {
 	e := k.e
 	for r := range k.rows {
 		switch k.scaling {
-		case perBlock, perSub:
+		case perBlock, perBlockBrain, perSub:
 			e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
 		case perSubFloat: // the offset is 128 instead of 32
 			e.p("VPSLLD.BCST $2, %d(R9), Z%d", 4*r, 2*r)
@@ -247,7 +247,9 @@ func (k *tile512) blocks() {
 	k.fetch(true, map[string]int{"DX": 4, "R9": 4})
 	k.dots(8, 0, 0)
 	end := k.macro("SCALE")
-	k.load2("VCVTPH2PS", 0, "BX", 28)
+	for p := range 2 {
+		e.scale512(k.scaling, strided(0, "BX", "R11", p), 28+p)
+	}
 	if minima {
 		k.load2("VCVTPH2PS", l.minima()-l.scales(), "BX", 24)
 	}

@@ -12,13 +12,14 @@ const (
 	codes                 // nibbles that are indices of a table of int8
 )
 
-// scaling is what the integer sums of a group are multiplied by. The first two are groups of two blocks of 32 K, the others of 256 K
+// scaling is what the integer sums of a group are multiplied by. The first three are groups of two blocks of 32 K, the others of 256 K
 // in sub-blocks that have a sum each.
 type scaling int
 
 const (
 	perBlock      scaling = iota // d, float16
 	perBlockMin                  // and a minimum m, float16
+	perBlockBrain                // d, bfloat16
 	perSubMin                    // sub-blocks of 32: scales uint8, minima in pairs of words; d and dmin float16
 	perSub                       // sub-blocks of 16: scales int8; d float16
 	perSubFloat                  // sub-blocks of 16: scales int8; d float32
@@ -51,7 +52,7 @@ func (s scaling) vecs() int { return s.sub() / 4 }
 // bytes is the size of a group's scales.
 func (s scaling) bytes() int {
 	switch s {
-	case perBlock:
+	case perBlock, perBlockBrain:
 		return 64
 	case perBlockMin:
 		return 128
@@ -79,6 +80,7 @@ var layouts = []layout{
 	{name: "Q6_K", coding: sixes, scaling: perSub},
 	{name: "Q2_K", coding: twos, scaling: perSubNibbles},
 	{name: "Code4", coding: codes, scaling: perSubFloat},
+	{name: "MXFP4", coding: codes, scaling: perBlockBrain},
 }
 
 // packed: the weights must be taken apart.
@@ -113,5 +115,13 @@ func (l *layout) minima() int { return l.scales() + 64 }
 // hasOffset: the sums start at minus the weights' offset times the sum of activations, which the operands hold; where there are minima
 // they do that.
 func (l *layout) hasOffset() bool {
-	return l.scaling == perBlock || l.scaling == perSub || l.scaling == perSubFloat
+	return l.scaling == perBlock || l.scaling == perBlockBrain || l.scaling == perSub || l.scaling == perSubFloat
+}
+
+// codeBias is what kernels add to the values of codes, where they are never signed: those of blocks are within -16..15.
+func (l *layout) codeBias() int {
+	if l.scaling == perBlockBrain {
+		return 16
+	}
+	return 128
 }

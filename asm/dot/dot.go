@@ -29,13 +29,14 @@
 //	Code4 16 rows, group of 256 K, 2368 bytes, for types whose weights are one of 16 int8 values (Args.Values) times a scale: for each j
 //	      of 16 sub-blocks of 16 K two vectors of indices at 128j+64i (i = 0, 1): low nibble elements 16j+8i.., high nibble 16j+8i+4..;
 //	      2048 int8 scale j of row r at 2048+16j+r; 2304 d 16 float32
+//	MXFP4 16 rows, group of 64 K,  576 bytes: as Q4_0, with indices of values (Args.Values, within -16..15) for nibbles, and bfloat16 d
 //
 // One order of arithmetic. For each output element there is one float32 accumulator chain over K, the same instructions in the
 // same order in every kernel of the type, whatever the number of rows, panels or the tier; fma is the fused multiply-add:
 //
 //	F32, F16    acc = fma(w, x, acc) for each K (F16 widened exactly)
 //	BF16        VDPBF16PS over pairs; without it acc = fma(w0, x0, acc), acc = fma(w1, x1, acc)
-//	Q8_0 Q4_0 Q5_0   per 32 K: acc = fma(float(isum), d*dx, acc), isum = exact sum of (w - offset)*q, d*dx rounded once
+//	Q8_0 Q4_0 Q5_0 MXFP4   per 32 K: acc = fma(float(isum), d*dx, acc), isum = exact sum of (w - offset)*q, d*dx rounded once
 //	Q4_1 Q5_1   per 32 K: acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc), sx = dx*float(sum of q) as the Act holds it
 //	Q4_K Q5_K   per 256 K: sub = 0; for sub-blocks j = 0..7: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc);
 //	            acc = fnma(float(sum over j of m_j*s_j), dmin*dx, acc)
@@ -81,5 +82,5 @@ type Args struct {
 	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
 	Add  int            // not 0: then Y = Y + result
 
-	Values unsafe.Pointer // Code4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
+	Values unsafe.Pointer // Code4, MXFP4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
 }

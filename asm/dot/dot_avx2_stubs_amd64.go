@@ -364,6 +364,41 @@ func avx2Gemm3Code4(a *Args)
 //go:noescape
 func avx2UnpackCode4(a *Args)
 
+// avx2GemvMXFP4 multiplies one activation row with Panels panels of MXFP4.
+//
+//go:noescape
+func avx2GemvMXFP4(a *Args)
+
+// avx2Small2MXFP4 multiplies 2 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func avx2Small2MXFP4(a *Args)
+
+// avx2Small3MXFP4 multiplies 3 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func avx2Small3MXFP4(a *Args)
+
+// avx2Gemm1MXFP4 multiplies one activation row with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avx2Gemm1MXFP4(a *Args)
+
+// avx2Gemm2MXFP4 multiplies 2 activation rows with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avx2Gemm2MXFP4(a *Args)
+
+// avx2Gemm3MXFP4 multiplies 3 activation rows with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avx2Gemm3MXFP4(a *Args)
+
+// avx2UnpackMXFP4 expands Groups groups of MXFP4 at Src to 1088 bytes each at Dst.
+//
+//go:noescape
+func avx2UnpackMXFP4(a *Args)
+
 // avx2GemvF32 multiplies 1 activation rows with Panels panels of F32.
 //
 //go:noescape
@@ -486,6 +521,9 @@ var AVX2 = Set{Of: [Layouts]Kernels{
 	Code4: {Gemv: avx2GemvCode4,
 		Small: []func(*Args){nil, nil, avx2Small2Code4, avx2Small3Code4},
 		Gemm:  []func(*Args){nil, avx2Gemm1Code4, avx2Gemm2Code4, avx2Gemm3Code4}, Tile: 1, Unpack: avx2UnpackCode4, UnpackedBytes: 4416, Few: 6},
+	MXFP4: {Gemv: avx2GemvMXFP4,
+		Small: []func(*Args){nil, nil, avx2Small2MXFP4, avx2Small3MXFP4},
+		Gemm:  []func(*Args){nil, avx2Gemm1MXFP4, avx2Gemm2MXFP4, avx2Gemm3MXFP4}, Tile: 1, Unpack: avx2UnpackMXFP4, UnpackedBytes: 1088, Few: 6},
 	F32: {Gemv: avx2GemvF32,
 		Small: []func(*Args){nil, nil, avx2Small2F32, avx2Small3F32},
 		Gemm:  []func(*Args){nil, avx2Gemm1F32, avx2Gemm2F32, avx2Gemm3F32}, Tile: 1},

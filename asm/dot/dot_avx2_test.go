@@ -83,6 +83,8 @@ func quantum(l Layout, values []int8, g []byte, r, k int) int32 {
 		return q
 	case Q2_K:
 		return int32(g[k/16*64+4*r+k%4]>>(k%16/4*2)) & 3
+	case MXFP4:
+		return int32(values[nib(256*b)])
 	case Code4:
 		return int32(values[g[k/8*64+4*r+k%4]>>(k/4%2*4)&15])
 	}
@@ -109,7 +111,7 @@ type operands struct {
 	w, x           []byte
 	d, sd          []float32
 	b              []int32 // offsets, or P
-	values         []int8  // Code4: tables[0], to be overwritten
+	values         []int8  // Code4, MXFP4: tables[0], to be overwritten
 	y, acc         []float32
 	ystride        int // floats
 }
@@ -173,7 +175,7 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 	for p := range panels {
 		for g := range groups {
 			group := o.w[p*(size+o.gap)+g*l.GroupBytes():][:l.GroupBytes()]
-			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328, Q2_K: 1280, Code4: 2304}[l]
+			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328, Q2_K: 1280, Code4: 2304, MXFP4: 512}[l]
 			for i := from; i < l.GroupBytes(); i += 2 {
 				le.PutUint16(group[i:], half())
 			}
@@ -190,7 +192,7 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 		}
 	}
 	blk := 32
-	if l >= Q4_K {
+	if l >= Q4_K && l != MXFP4 {
 		blk = 256
 	}
 	nb := k / blk
@@ -202,20 +204,22 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 		return s
 	}
 	switch l {
-	case Q8_0, Q4_0, Q5_0:
+	case Q8_0, Q4_0, Q5_0, MXFP4:
 		o.b = testkit.Guarded[int32](t, nb*o.m)
 	case Q4_K, Q5_K:
 		o.b = testkit.Guarded[int32](t, nb*o.m*4)
 	case Q6_K, Q2_K, Code4:
 		o.b = testkit.Guarded[int32](t, nb*o.m*16)
 	}
-	if l == Code4 {
+	if l == Code4 || l == MXFP4 {
 		o.values = testkit.Guarded[int8](t, 16)
 		copy(o.values, tables[0][:])
 	}
 	for r := range o.m {
 		for i := range nb {
 			switch l {
+			case MXFP4:
+				o.b[i*o.m+r] = -16 * sum(r, 32*i, 32)
 			case Q8_0, Q4_0, Q5_0:
 				o.b[i*o.m+r] = -offsets[l] * sum(r, 32*i, 32)
 			case Q4_K, Q5_K:
@@ -307,7 +311,11 @@ func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 			off := blockOffsets[l]
 			for b := range 2 {
 				at := (2*g+b)*o.m + m
-				acc = fma32(float32(isum(w, 64*g, 32*b, 32)), f16(w, off[0]+32*b+2*r)*o.d[at], acc)
+				d := f16(w, off[0]+32*b+2*r)
+				if l == MXFP4 {
+					d = half.BF16ToF32(le.Uint16(w[off[0]+32*b+2*r:]))
+				}
+				acc = fma32(float32(isum(w, 64*g, 32*b, 32)), d*o.d[at], acc)
 				if off[1] != 0 {
 					acc = fma32(f16(w, off[1]+32*b+2*r), o.sd[at], acc)
 				}
@@ -351,6 +359,10 @@ func TestKernels256(t *testing.T) {
 	for tier, set := range sets256(t) {
 		for l := range Layouts {
 			if k := &set.Of[l]; k.Gemv != nil {
+				if l == MXFP4 {
+					t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, fp4Values[:], 16) })
+					continue
+				}
 				if l != Code4 {
 					t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, nil, 0) })
 					continue

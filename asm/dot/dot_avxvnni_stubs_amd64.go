@@ -309,6 +309,41 @@ func avxvnniGemm3Code4(a *Args)
 //go:noescape
 func avxvnniUnpackCode4(a *Args)
 
+// avxvnniGemvMXFP4 multiplies one activation row with Panels panels of MXFP4.
+//
+//go:noescape
+func avxvnniGemvMXFP4(a *Args)
+
+// avxvnniSmall2MXFP4 multiplies 2 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func avxvnniSmall2MXFP4(a *Args)
+
+// avxvnniSmall3MXFP4 multiplies 3 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func avxvnniSmall3MXFP4(a *Args)
+
+// avxvnniGemm1MXFP4 multiplies one activation row with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avxvnniGemm1MXFP4(a *Args)
+
+// avxvnniGemm2MXFP4 multiplies 2 activation rows with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avxvnniGemm2MXFP4(a *Args)
+
+// avxvnniGemm3MXFP4 multiplies 3 activation rows with one unpacked panel of MXFP4.
+//
+//go:noescape
+func avxvnniGemm3MXFP4(a *Args)
+
+// avxvnniUnpackMXFP4 expands Groups groups of MXFP4 at Src to 1088 bytes each at Dst.
+//
+//go:noescape
+func avxvnniUnpackMXFP4(a *Args)
+
 // AVXVNNI is the set of kernels that need the VEX form of VNNI as well; floats are AVX2's.
 var AVXVNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: avxvnniGemvQ8_0,
@@ -341,4 +376,7 @@ var AVXVNNI = Set{Of: [Layouts]Kernels{
 	Code4: {Gemv: avxvnniGemvCode4,
 		Small: []func(*Args){nil, nil, avxvnniSmall2Code4, avxvnniSmall3Code4},
 		Gemm:  []func(*Args){nil, avxvnniGemm1Code4, avxvnniGemm2Code4, avxvnniGemm3Code4}, Tile: 1, Unpack: avxvnniUnpackCode4, UnpackedBytes: 4416, Few: 6},
+	MXFP4: {Gemv: avxvnniGemvMXFP4,
+		Small: []func(*Args){nil, nil, avxvnniSmall2MXFP4, avxvnniSmall3MXFP4},
+		Gemm:  []func(*Args){nil, avxvnniGemm1MXFP4, avxvnniGemm2MXFP4, avxvnniGemm3MXFP4}, Tile: 1, Unpack: avxvnniUnpackMXFP4, UnpackedBytes: 1088, Few: 6},
 }}

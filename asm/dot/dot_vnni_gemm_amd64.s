@@ -124,6 +124,16 @@
 	VMOVDQU64 Z26, (si+128)(SI); \
 	VMOVDQU64 Z27, (si+192)(SI)
 
+#define SPLIT_15(di, si) \
+	VMOVDQU64 (di)(DI), Z24; \
+	VPSRLW $4, Z24, Z25; \
+	VPANDD Z24, Z31, Z24; \
+	VPANDD Z25, Z31, Z25; \
+	VPSHUFB Z24, Z30, Z24; \
+	VPSHUFB Z25, Z30, Z25; \
+	VMOVDQU64 Z24, (si)(SI); \
+	VMOVDQU64 Z25, (si+256)(SI)
+
 #define SETUP(bx, ax) \
 	MOVQ (bx)(BX), DI; \
 	MOVQ (bx+16)(BX), R11; \
@@ -209,7 +219,7 @@
 	VPDPWSSD Z26, Z24, Z0; \
 	VPDPWSSD Z26, Z25, Z1
 
-#define SCALE1_4(bx) \
+#define SCALE1_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -362,7 +372,7 @@
 	VMOVUPS (r13+128)(R13), Z14; \
 	VMOVUPS (r13+192)(R13), Z15
 
-#define SCALE2_4(bx) \
+#define SCALE2_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -578,7 +588,7 @@
 	VMOVUPS (r13+256)(R13), Z16; \
 	VMOVUPS (r13+320)(R13), Z17
 
-#define SCALE3_4(bx) \
+#define SCALE3_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -833,7 +843,7 @@
 	VMOVUPS (r13+384)(R13), Z18; \
 	VMOVUPS (r13+448)(R13), Z19
 
-#define SCALE4_4(bx) \
+#define SCALE4_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -1153,7 +1163,7 @@
 	VMOVUPS (r13+512)(R13), Z20; \
 	VMOVUPS (r13+576)(R13), Z21
 
-#define SCALE5_4(bx) \
+#define SCALE5_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -1510,7 +1520,7 @@
 	VMOVUPS (r13+640)(R13), Z22; \
 	VMOVUPS (r13+704)(R13), Z23
 
-#define SCALE6_4(bx) \
+#define SCALE6_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
 	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
@@ -2074,7 +2084,7 @@ TEXT ·vnniUnpackCode4(SB), NOSPLIT, $0-8
 	VBROADCASTI32X4 0(AX), Z30
 	MOVL $0x80808080, AX
 	VPBROADCASTD AX, Z29
-	VPXORD Z29, Z30, Z30
+	VPADDB Z29, Z30, Z30
 	OPERANDS(136)
 vnniUnpackCode4_group:
 	PREFETCHT0 0(DI)(BX*1)
@@ -2203,6 +2213,47 @@ vnniUnpackQ2_K_min:
 	ADDQ $64, DI
 	DECQ CX
 	JNZ vnniUnpackQ2_K_group
+	VZEROUPPER
+	RET
+
+// func vnniUnpackMXFP4(a *Args)
+// unpacks Groups groups of MXFP4 to groups of 1088 bytes.
+TEXT ·vnniUnpackMXFP4(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), CX
+	MOVL $0x0f0f0f0f, AX
+	VPBROADCASTD AX, Z31
+	MOVQ 176(CX), AX
+	VBROADCASTI32X4 0(AX), Z30
+	MOVL $0x10101010, AX
+	VPBROADCASTD AX, Z29
+	VPADDB Z29, Z30, Z30
+	OPERANDS(136)
+vnniUnpackMXFP4_group:
+	PREFETCHT0 0(DI)(BX*1)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)(BX*1)
+	PREFETCHT0 448(DI)(BX*1)
+	PREFETCHT0 512(DI)(BX*1)
+	MOVL $2, AX
+vnniUnpackMXFP4_sub:
+	SPLIT_15(0, 0)
+	SPLIT_15(64, 64)
+	SPLIT_15(128, 128)
+	SPLIT_15(192, 192)
+	ADDQ $256, DI
+	ADDQ $512, SI
+	DECQ AX
+	JNZ vnniUnpackMXFP4_sub
+	VMOVDQU64 0(DI), Z24
+	VMOVDQU64 Z24, 0(SI)
+	ADDQ $64, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniUnpackMXFP4_group
 	VZEROUPPER
 	RET
 
@@ -2398,6 +2449,95 @@ vnniGemmQ8Mx1_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx1(a *Args)
+// multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx1(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx1_fetch
+	LOAD1(72, 0)
+vnniGemmMXx1_fetch:
+	FETCH1(72, 0)
+vnniGemmMXx1_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx1_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx1_sub:
+	VPBROADCASTD 0(R9), Z0
+	VMOVDQA64 Z0, Z1
+	AHEAD(0, 4, 4)
+	DOTS1(0, 0)
+	DOTS1(64, 4)
+	DOTS1(128, 8)
+	DOTS1(192, 12)
+	DOTS1(256, 16)
+	DOTS1(320, 20)
+	DOTS1(384, 24)
+	DOTS1(448, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx1_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx1_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx1_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx1_leaf
+	VADDPS 0(R13), Z12, Z12
+	VADDPS 64(R13), Z13, Z13
+	SHRQ $1, R12
+	JMP vnniGemmMXx1_tree
+vnniGemmMXx1_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx1_out
+	PEND1(0)
+	JMP vnniGemmMXx1_slice
+vnniGemmMXx1_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx1_add
+	MOVQ 88(BX), R13
+	VADDPS 0(CX), Z12, Z12
+	VADDPS 0(CX)(R13*1), Z13, Z13
+vnniGemmMXx1_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx1_store
+	RESIDUAL1(72, 0)
+vnniGemmMXx1_store:
+	STORE1(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx1(a *Args)
 // multiplies 1 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx1(SB), NOSPLIT, $16-8
@@ -2553,7 +2693,7 @@ vnniGemmQ6Kx1_odd:
 	DOTS1(64, 4)
 	DOTS1(128, 8)
 	DOTS1(192, 12)
-	SCALE1_4(0)
+	SCALE1_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -2643,7 +2783,7 @@ vnniGemmCode4x1_odd:
 	DOTS1(64, 4)
 	DOTS1(128, 8)
 	DOTS1(192, 12)
-	SCALE1_4(0)
+	SCALE1_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -3003,6 +3143,98 @@ vnniGemmQ8Mx2_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx2(a *Args)
+// multiplies 2 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx2(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO2
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx2_fetch
+	LOAD2(72, 0)
+vnniGemmMXx2_fetch:
+	FETCH2(72, 0)
+vnniGemmMXx2_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx2_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx2_sub:
+	OFFSETS2(0)
+	AHEAD(0, 12, 12)
+	DOTS2(0, 0)
+	DOTS2(64, 4)
+	DOTS2(128, 8)
+	DOTS2(192, 12)
+	DOTS2(256, 16)
+	DOTS2(320, 20)
+	DOTS2(384, 24)
+	DOTS2(448, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	VBROADCASTSS 4(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z2, Z2
+	VFMADD231PS Z30, Z2, Z14
+	VCVTDQ2PS Z3, Z3
+	VFMADD231PS Z31, Z3, Z15
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx2_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx2_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx2_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx2_leaf
+	TREE2(0)
+	SHRQ $1, R12
+	JMP vnniGemmMXx2_tree
+vnniGemmMXx2_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx2_out
+	PEND2(0)
+	JMP vnniGemmMXx2_slice
+vnniGemmMXx2_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx2_add
+	MOVQ 88(BX), R13
+	BIAS2(0)
+vnniGemmMXx2_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx2_store
+	RESIDUAL2(72, 0)
+vnniGemmMXx2_store:
+	STORE2(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx2(a *Args)
 // multiplies 2 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx2(SB), NOSPLIT, $16-8
@@ -3160,7 +3392,7 @@ vnniGemmQ6Kx2_odd:
 	DOTS2(64, 4)
 	DOTS2(128, 8)
 	DOTS2(192, 12)
-	SCALE2_4(0)
+	SCALE2_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -3246,7 +3478,7 @@ vnniGemmCode4x2_odd:
 	DOTS2(64, 4)
 	DOTS2(128, 8)
 	DOTS2(192, 12)
-	SCALE2_4(0)
+	SCALE2_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -3633,6 +3865,105 @@ vnniGemmQ8Mx3_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx3(a *Args)
+// multiplies 3 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx3(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO3
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx3_fetch
+	LOAD3(72, 0)
+vnniGemmMXx3_fetch:
+	FETCH3(72, 0)
+vnniGemmMXx3_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx3_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx3_sub:
+	OFFSETS3(0)
+	AHEAD_5(0, 20, 20)
+	DOTS3(0, 0)
+	DOTS3(64, 4)
+	DOTS3(128, 8)
+	DOTS3(192, 12)
+	DOTS3(256, 16)
+	DOTS3(320, 20)
+	DOTS3(384, 24)
+	DOTS3(448, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	VBROADCASTSS 4(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z2, Z2
+	VFMADD231PS Z30, Z2, Z14
+	VCVTDQ2PS Z3, Z3
+	VFMADD231PS Z31, Z3, Z15
+	VBROADCASTSS 8(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z4, Z4
+	VFMADD231PS Z30, Z4, Z16
+	VCVTDQ2PS Z5, Z5
+	VFMADD231PS Z31, Z5, Z17
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx3_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx3_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx3_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx3_leaf
+	TREE3(0)
+	SHRQ $1, R12
+	JMP vnniGemmMXx3_tree
+vnniGemmMXx3_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx3_out
+	PEND3(0)
+	JMP vnniGemmMXx3_slice
+vnniGemmMXx3_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx3_add
+	MOVQ 88(BX), R13
+	BIAS3(0)
+vnniGemmMXx3_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx3_store
+	RESIDUAL3(72, 0)
+vnniGemmMXx3_store:
+	STORE3(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx3(a *Args)
 // multiplies 3 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx3(SB), NOSPLIT, $16-8
@@ -3802,7 +4133,7 @@ vnniGemmQ6Kx3_odd:
 	DOTS3(64, 4)
 	DOTS3(128, 8)
 	DOTS3(192, 12)
-	SCALE3_4(0)
+	SCALE3_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -3889,7 +4220,7 @@ vnniGemmCode4x3_odd:
 	DOTS3(64, 4)
 	DOTS3(128, 8)
 	DOTS3(192, 12)
-	SCALE3_4(0)
+	SCALE3_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -4310,6 +4641,112 @@ vnniGemmQ8Mx4_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx4(a *Args)
+// multiplies 4 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx4(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO4
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx4_fetch
+	LOAD4(72, 0)
+vnniGemmMXx4_fetch:
+	FETCH4(72, 0)
+vnniGemmMXx4_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx4_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx4_sub:
+	OFFSETS4(0)
+	AHEAD_5(0, 28, 28)
+	DOTS4(0, 0, 0)
+	DOTS4(64, 4, 4)
+	DOTS4(128, 8, 8)
+	DOTS4(192, 12, 12)
+	DOTS4(256, 16, 16)
+	DOTS4(320, 20, 20)
+	DOTS4(384, 24, 24)
+	DOTS4(448, 28, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	VBROADCASTSS 4(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z2, Z2
+	VFMADD231PS Z30, Z2, Z14
+	VCVTDQ2PS Z3, Z3
+	VFMADD231PS Z31, Z3, Z15
+	VBROADCASTSS 8(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z4, Z4
+	VFMADD231PS Z30, Z4, Z16
+	VCVTDQ2PS Z5, Z5
+	VFMADD231PS Z31, Z5, Z17
+	VBROADCASTSS 12(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z6, Z6
+	VFMADD231PS Z30, Z6, Z18
+	VCVTDQ2PS Z7, Z7
+	VFMADD231PS Z31, Z7, Z19
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx4_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx4_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx4_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx4_leaf
+	TREE4(0)
+	SHRQ $1, R12
+	JMP vnniGemmMXx4_tree
+vnniGemmMXx4_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx4_out
+	PEND4(0)
+	JMP vnniGemmMXx4_slice
+vnniGemmMXx4_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx4_add
+	MOVQ 88(BX), R13
+	BIAS4(0)
+vnniGemmMXx4_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx4_store
+	RESIDUAL4(72, 0)
+vnniGemmMXx4_store:
+	STORE4(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx4(a *Args)
 // multiplies 4 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx4(SB), NOSPLIT, $16-8
@@ -4493,7 +4930,7 @@ vnniGemmQ6Kx4_odd:
 	DOTS4(64, 4, 4)
 	DOTS4(128, 8, 8)
 	DOTS4(192, 12, 12)
-	SCALE4_4(0)
+	SCALE4_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -4582,7 +5019,7 @@ vnniGemmCode4x4_odd:
 	DOTS4(64, 4, 4)
 	DOTS4(128, 8, 8)
 	DOTS4(192, 12, 12)
-	SCALE4_4(0)
+	SCALE4_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -5038,6 +5475,119 @@ vnniGemmQ8Mx5_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx5(a *Args)
+// multiplies 5 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx5(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO5
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx5_fetch
+	LOAD5(72, 0)
+vnniGemmMXx5_fetch:
+	FETCH5(72, 0)
+vnniGemmMXx5_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx5_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx5_sub:
+	OFFSETS5(0)
+	AHEAD_7(0, 36, 36)
+	DOTS5(0, 0, 0)
+	DOTS5(64, 4, 4)
+	DOTS5(128, 8, 8)
+	DOTS5(192, 12, 12)
+	DOTS5(256, 16, 16)
+	DOTS5(320, 20, 20)
+	DOTS5(384, 24, 24)
+	DOTS5(448, 28, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	VBROADCASTSS 4(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z2, Z2
+	VFMADD231PS Z30, Z2, Z14
+	VCVTDQ2PS Z3, Z3
+	VFMADD231PS Z31, Z3, Z15
+	VBROADCASTSS 8(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z4, Z4
+	VFMADD231PS Z30, Z4, Z16
+	VCVTDQ2PS Z5, Z5
+	VFMADD231PS Z31, Z5, Z17
+	VBROADCASTSS 12(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z6, Z6
+	VFMADD231PS Z30, Z6, Z18
+	VCVTDQ2PS Z7, Z7
+	VFMADD231PS Z31, Z7, Z19
+	VBROADCASTSS 16(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z8, Z8
+	VFMADD231PS Z30, Z8, Z20
+	VCVTDQ2PS Z9, Z9
+	VFMADD231PS Z31, Z9, Z21
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx5_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx5_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx5_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx5_leaf
+	TREE5(0)
+	SHRQ $1, R12
+	JMP vnniGemmMXx5_tree
+vnniGemmMXx5_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx5_out
+	PEND5(0)
+	JMP vnniGemmMXx5_slice
+vnniGemmMXx5_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx5_add
+	MOVQ 88(BX), R13
+	BIAS5(0)
+vnniGemmMXx5_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx5_store
+	RESIDUAL5(72, 0)
+vnniGemmMXx5_store:
+	STORE5(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx5(a *Args)
 // multiplies 5 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx5(SB), NOSPLIT, $16-8
@@ -5236,7 +5786,7 @@ vnniGemmQ6Kx5_odd:
 	DOTS5(64, 4, 4)
 	DOTS5(128, 8, 8)
 	DOTS5(192, 12, 12)
-	SCALE5_4(0)
+	SCALE5_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -5327,7 +5877,7 @@ vnniGemmCode4x5_odd:
 	DOTS5(64, 4, 4)
 	DOTS5(128, 8, 8)
 	DOTS5(192, 12, 12)
-	SCALE5_4(0)
+	SCALE5_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -5818,6 +6368,126 @@ vnniGemmQ8Mx6_store:
 	VZEROUPPER
 	RET
 
+// func vnniGemmMXx6(a *Args)
+// multiplies 6 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+TEXT ·vnniGemmMXx6(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO6
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx6_fetch
+	LOAD6(72, 0)
+vnniGemmMXx6_fetch:
+	FETCH6(72, 0)
+vnniGemmMXx6_slice:
+	MOVQ 96(BX), CX
+vnniGemmMXx6_group:
+	LEAQ 1024(DI), BX
+	MOVL $2, R12
+vnniGemmMXx6_sub:
+	OFFSETS6(0)
+	AHEAD_7(0, 44, 44)
+	DOTS6(0, 0, 0)
+	DOTS6(64, 4, 4)
+	DOTS6(128, 8, 8)
+	DOTS6(192, 12, 12)
+	DOTS6(256, 16, 16)
+	DOTS6(320, 20, 20)
+	DOTS6(384, 24, 24)
+	DOTS6(448, 28, 28)
+	VPMOVZXWD 0(BX), Z28
+	VPSLLD $16, Z28, Z28
+	VPMOVZXWD 0(BX)(R11*1), Z29
+	VPSLLD $16, Z29, Z29
+	VBROADCASTSS 0(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z0, Z0
+	VFMADD231PS Z30, Z0, Z12
+	VCVTDQ2PS Z1, Z1
+	VFMADD231PS Z31, Z1, Z13
+	VBROADCASTSS 4(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z2, Z2
+	VFMADD231PS Z30, Z2, Z14
+	VCVTDQ2PS Z3, Z3
+	VFMADD231PS Z31, Z3, Z15
+	VBROADCASTSS 8(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z4, Z4
+	VFMADD231PS Z30, Z4, Z16
+	VCVTDQ2PS Z5, Z5
+	VFMADD231PS Z31, Z5, Z17
+	VBROADCASTSS 12(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z6, Z6
+	VFMADD231PS Z30, Z6, Z18
+	VCVTDQ2PS Z7, Z7
+	VFMADD231PS Z31, Z7, Z19
+	VBROADCASTSS 16(DX), Z26
+	VMULPS Z26, Z28, Z30
+	VMULPS Z26, Z29, Z31
+	VCVTDQ2PS Z8, Z8
+	VFMADD231PS Z30, Z8, Z20
+	VCVTDQ2PS Z9, Z9
+	VFMADD231PS Z31, Z9, Z21
+	VBROADCASTSS 20(DX), Z27
+	VMULPS Z27, Z28, Z30
+	VMULPS Z27, Z29, Z31
+	VCVTDQ2PS Z10, Z10
+	VFMADD231PS Z30, Z10, Z22
+	VCVTDQ2PS Z11, Z11
+	VFMADD231PS Z31, Z11, Z23
+	ADDQ R10, DX
+	ADDQ R10, R9
+	ADDQ $32, BX
+	ADDQ $512, DI
+	ADDQ $32, SI
+	ADDQ $32, R8
+	DECQ R12
+	JNZ vnniGemmMXx6_sub
+	ADDQ $64, DI
+	DECQ CX
+	JNZ vnniGemmMXx6_group
+	MOVQ a+0(FP), BX
+	MOVQ 128(BX), R13
+	MOVQ 8(SP), R12
+vnniGemmMXx6_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmMXx6_leaf
+	TREE6(0)
+	SHRQ $1, R12
+	JMP vnniGemmMXx6_tree
+vnniGemmMXx6_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmMXx6_out
+	PEND6(0)
+	JMP vnniGemmMXx6_slice
+vnniGemmMXx6_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx6_add
+	MOVQ 88(BX), R13
+	BIAS6(0)
+vnniGemmMXx6_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmMXx6_store
+	RESIDUAL6(72, 0)
+vnniGemmMXx6_store:
+	STORE6(72, 0)
+	VZEROUPPER
+	RET
+
 // func vnniGemmQ4Kx6(a *Args)
 // multiplies 6 activation rows with two unpacked panels of a K-quant.
 TEXT ·vnniGemmQ4Kx6(SB), NOSPLIT, $16-8
@@ -6030,7 +6700,7 @@ vnniGemmQ6Kx6_odd:
 	DOTS6(64, 4, 4)
 	DOTS6(128, 8, 8)
 	DOTS6(192, 12, 12)
-	SCALE6_4(0)
+	SCALE6_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI
@@ -6123,7 +6793,7 @@ vnniGemmCode4x6_odd:
 	DOTS6(64, 4, 4)
 	DOTS6(128, 8, 8)
 	DOTS6(192, 12, 12)
-	SCALE6_4(0)
+	SCALE6_5(0)
 	ADDQ R10, R9
 	ADDQ $16, BX
 	ADDQ $256, DI

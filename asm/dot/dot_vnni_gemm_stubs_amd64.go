@@ -49,6 +49,11 @@ func vnniUnpackCode4(a *Args)
 //go:noescape
 func vnniUnpackQ2_K(a *Args)
 
+// vnniUnpackMXFP4 unpacks Groups groups of MXFP4 to groups of 1088 bytes.
+//
+//go:noescape
+func vnniUnpackMXFP4(a *Args)
+
 // vnniGemmQ8x1 multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -58,6 +63,11 @@ func vnniGemmQ8x1(a *Args)
 //
 //go:noescape
 func vnniGemmQ8Mx1(a *Args)
+
+// vnniGemmMXx1 multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx1(a *Args)
 
 // vnniGemmQ4Kx1 multiplies 1 activation rows with two unpacked panels of a K-quant.
 //
@@ -89,6 +99,11 @@ func vnniGemmQ8x2(a *Args)
 //go:noescape
 func vnniGemmQ8Mx2(a *Args)
 
+// vnniGemmMXx2 multiplies 2 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx2(a *Args)
+
 // vnniGemmQ4Kx2 multiplies 2 activation rows with two unpacked panels of a K-quant.
 //
 //go:noescape
@@ -118,6 +133,11 @@ func vnniGemmQ8x3(a *Args)
 //
 //go:noescape
 func vnniGemmQ8Mx3(a *Args)
+
+// vnniGemmMXx3 multiplies 3 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx3(a *Args)
 
 // vnniGemmQ4Kx3 multiplies 3 activation rows with two unpacked panels of a K-quant.
 //
@@ -149,6 +169,11 @@ func vnniGemmQ8x4(a *Args)
 //go:noescape
 func vnniGemmQ8Mx4(a *Args)
 
+// vnniGemmMXx4 multiplies 4 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx4(a *Args)
+
 // vnniGemmQ4Kx4 multiplies 4 activation rows with two unpacked panels of a K-quant.
 //
 //go:noescape
@@ -179,6 +204,11 @@ func vnniGemmQ8x5(a *Args)
 //go:noescape
 func vnniGemmQ8Mx5(a *Args)
 
+// vnniGemmMXx5 multiplies 5 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx5(a *Args)
+
 // vnniGemmQ4Kx5 multiplies 5 activation rows with two unpacked panels of a K-quant.
 //
 //go:noescape
@@ -208,6 +238,11 @@ func vnniGemmQ8x6(a *Args)
 //
 //go:noescape
 func vnniGemmQ8Mx6(a *Args)
+
+// vnniGemmMXx6 multiplies 6 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
+//
+//go:noescape
+func vnniGemmMXx6(a *Args)
 
 // vnniGemmQ4Kx6 multiplies 6 activation rows with two unpacked panels of a K-quant.
 //

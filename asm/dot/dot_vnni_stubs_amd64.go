@@ -304,6 +304,36 @@ func vnniSmallQ2_Kx5(a *Args)
 //go:noescape
 func vnniSmallQ2_Kx6(a *Args)
 
+// vnniGemvMXFP4 multiplies one activation row with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniGemvMXFP4(a *Args)
+
+// vnniSmallMXFP4x2 multiplies 2 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniSmallMXFP4x2(a *Args)
+
+// vnniSmallMXFP4x3 multiplies 3 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniSmallMXFP4x3(a *Args)
+
+// vnniSmallMXFP4x4 multiplies 4 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniSmallMXFP4x4(a *Args)
+
+// vnniSmallMXFP4x5 multiplies 5 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniSmallMXFP4x5(a *Args)
+
+// vnniSmallMXFP4x6 multiplies 6 activation rows with Panels panels of MXFP4.
+//
+//go:noescape
+func vnniSmallMXFP4x6(a *Args)
+
 // VNNI is the set of kernels that need AVX-512 VNNI.
 var VNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: vnniGemvQ8_0,
@@ -336,4 +366,7 @@ var VNNI = Set{Of: [Layouts]Kernels{
 	Q2_K: {Gemv: vnniGemvQ2_K,
 		Small: []func(*Args){nil, nil, vnniSmallQ2_Kx2, vnniSmallQ2_Kx3, vnniSmallQ2_Kx4, vnniSmallQ2_Kx5, vnniSmallQ2_Kx6},
 		Gemm:  []func(*Args){nil, vnniGemmQ2Kx1, vnniGemmQ2Kx2, vnniGemmQ2Kx3, vnniGemmQ2Kx4, vnniGemmQ2Kx5, vnniGemmQ2Kx6}, Tile: 2, Unpack: vnniUnpackQ2_K, UnpackedBytes: 4416, Few: 48, Sliced: true, Folds: true},
+	MXFP4: {Gemv: vnniGemvMXFP4,
+		Small: []func(*Args){nil, nil, vnniSmallMXFP4x2, vnniSmallMXFP4x3, vnniSmallMXFP4x4, vnniSmallMXFP4x5, vnniSmallMXFP4x6},
+		Gemm:  []func(*Args){nil, vnniGemmMXx1, vnniGemmMXx2, vnniGemmMXx3, vnniGemmMXx4, vnniGemmMXx5, vnniGemmMXx6}, Tile: 2, Unpack: vnniUnpackMXFP4, UnpackedBytes: 1088, Few: 48, Sliced: true, Folds: true},
 }}

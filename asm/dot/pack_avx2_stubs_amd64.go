@@ -73,7 +73,7 @@ func packAVX2(l Layout, a *packArgs) {
 		avx2PackHalves(a)
 	case Q8_0:
 		avx2PackQ8_0(a)
-	case Q4_0:
+	case Q4_0, MXFP4:
 		avx2PackQ4_0(a)
 	case Q4_1:
 		avx2PackQ4_1(a)

@@ -73,7 +73,7 @@ func packAVX512(l Layout, a *packArgs) {
 		avx512PackHalves(a)
 	case Q8_0:
 		avx512PackQ8_0(a)
-	case Q4_0:
+	case Q4_0, MXFP4:
 		avx512PackQ4_0(a)
 	case Q4_1:
 		avx512PackQ4_1(a)

@@ -11,15 +11,25 @@ import (
 	"ck/internal/testkit"
 )
 
-// quantTypes are the block types of the layouts; Code4 has blocks of its own.
+// quantTypes are the block types of the layouts; Code4 and MXFP4 have blocks of their own.
 var quantTypes = [Layouts]quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
 	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K}
 
 // codeValues are what indices of Code4 stand for in tests; both ends of int8 without -128, which no type has.
 var codeValues = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 127}
 
+// fp4Values are those of MXFP4.
+var fp4Values = *quant.FP4Values()
+
 // decode makes the weights of source blocks.
 func decode(l Layout, dst []float32, src []byte) {
+	if l == MXFP4 {
+		for i := range dst {
+			b, e := src[i/32*18:], i%32
+			dst[i] = half.BF16ToF32(le.Uint16(b)) * float32(fp4Values[b[2+e%16]>>(e/16*4)&15])
+		}
+		return
+	}
 	if l != Code4 {
 		quant.Decode(quantTypes[l], dst, src)
 		return
@@ -53,6 +63,8 @@ func weight(l Layout, p []byte, r, k int) float32 {
 		return float32(int(g[e/4*64+4*r+e%4])-128) * f16(g, 1024+32*b+2*r)
 	case Q4_0:
 		return float32(nib(256*b)-8) * f16(g, 512+32*b+2*r)
+	case MXFP4:
+		return float32(fp4Values[nib(256*b)]) * half.BF16ToF32(le.Uint16(g[512+32*b+2*r:]))
 	case Q4_1:
 		return float32(float32(nib(256*b))*f16(g, 512+32*b+2*r)) + f16(g, 576+32*b+2*r)
 	case Q5_0:
@@ -99,7 +111,7 @@ func TestPackHoldsTheWeights(t *testing.T) {
 
 func testPack(t *testing.T, rng *rand.Rand, l Layout, k, rows int) {
 	size := l.RowBytes(k)
-	if l != Code4 && size != quantTypes[l].RowBytes(k) {
+	if l < Code4 && size != quantTypes[l].RowBytes(k) {
 		t.Fatalf("a row has %d bytes, quant says %d", size, quantTypes[l].RowBytes(k))
 	}
 	src := make([][]byte, rows)

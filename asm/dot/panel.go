@@ -17,6 +17,7 @@ const (
 	Q6_K
 	Q2_K
 	Code4
+	MXFP4
 	Layouts // their number
 )
 
@@ -44,6 +45,7 @@ var geometries = [Layouts]geometry{
 	Q2_K: {"Q2_K", 16, 256, 1344, 256, 256, 84, packQ2_K},
 
 	Code4: {"Code4", 16, 256, 2368, 256, 256, Code4Bytes, packCode4},
+	MXFP4: {"MXFP4", 16, 64, 576, 64, 32, 18, packQ4_0}, // source blocks as Q4_0's, with a bfloat16 scale
 }
 
 // Code4Bytes is the size of a source block of Code4: the scale as float32, 16 scales of 16 elements as int8, 128 bytes of indices (element

@@ -25,6 +25,7 @@ var Go = Set{Of: [Layouts]Kernels{
 	Q2_K: goKernels(Q2_K, goK2),
 
 	Code4: goKernels(Code4, goCode4),
+	MXFP4: goKernels(MXFP4, goBlocks),
 }}
 
 // panelFunc computes the outputs y (the panel's rows) of one panel at w and one activation row.
@@ -114,7 +115,7 @@ func addFifth(v *[512]byte, high []byte) {
 }
 
 // blockOffsets are the places of d and m in a group; 0: no m.
-var blockOffsets = [Layouts][2]int{Q8_0: {1024, 0}, Q4_0: {512, 0}, Q4_1: {512, 576}, Q5_0: {640, 0}, Q5_1: {640, 704}}
+var blockOffsets = [Layouts][2]int{Q8_0: {1024, 0}, Q4_0: {512, 0}, Q4_1: {512, 576}, Q5_0: {640, 0}, Q5_1: {640, 704}, MXFP4: {512, 0}}
 
 // goBlocks: the types with blocks of 32.
 func goBlocks(l Layout, a *Args, w unsafe.Pointer, y []float32) {
@@ -128,6 +129,11 @@ func goBlocks(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 				copy(v[:], group[512*b:])
 			} else {
 				nibbles(v[:256], v[256:], group[256*b:], 4)
+			}
+			if l == MXFP4 {
+				for i, code := range v {
+					v[i] = byte((*[16]int8)(a.Values)[code] + 16)
+				}
 			}
 			if l == Q5_0 || l == Q5_1 {
 				addFifth(&v, group[512+64*b:])
@@ -143,8 +149,13 @@ func goBlocks(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 			sum(&s, v[:], unsafe.Add(a.X, 32*blk), 8)
 			dx := at[float32](unsafe.Add(a.D, blk*a.Mp), 0)
 			for r := range y {
-				d := half.F16ToF32(le.Uint16(group[dOff+32*b+2*r:])) * dx
-				y[r] += float32(float32(s[r]) * d)
+				d := le.Uint16(group[dOff+32*b+2*r:])
+				scale := half.F16ToF32(d)
+				if l == MXFP4 {
+					scale = half.BF16ToF32(d)
+				}
+				scale *= dx
+				y[r] += float32(float32(s[r]) * scale)
 				if mOff != 0 {
 					sx := at[float32](unsafe.Add(a.SD, blk*a.Mp), 0)
 					y[r] += float32(half.F16ToF32(le.Uint16(group[mOff+32*b+2*r:])) * sx)

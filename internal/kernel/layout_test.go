@@ -26,6 +26,7 @@ var packedSamples = map[quant.Type]string{
 	quant.Q5_K:    "Q5_K 1 b363d38a82173ce0",
 	quant.Q6_K:    "Q6_K 1 784f80210eb05218",
 	quant.Q2_K:    "Q2_K 1 5c574a8b68cab34f",
+	quant.MXFP4:   "MXFP4 1 b6181a3353b1fe33",
 	quant.IQ4_NL:  "Q8_0 1 bb6f9b452540e11e",
 	quant.Q1_0:    "Q8_0 1 c2607dd2e0fd88d8",
 	quant.Q2_0:    "Q8_0 1 c7645c1dfaa9e3bb",

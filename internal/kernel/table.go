@@ -37,7 +37,7 @@ type Format struct {
 	kernels dot.Kernels
 	packer  dot.Packer
 	recode  func(t quant.Type, dst, src []byte) // makes source blocks of layout of the file's, exactly; nil: they are the same
-	values  *[16]int8                           // of Code4
+	values  *[16]int8                           // of Code4, MXFP4
 	fold    func(*dot.Args)
 	ahead   int // bytes that kernels prefetch ahead
 }
@@ -98,6 +98,7 @@ var layouts = map[quant.Type]struct {
 	quant.Q2_K: {dot.Q2_K, ActQ8K, 1},
 
 	// Types whose blocks are rewritten.
+	quant.MXFP4:   {dot.MXFP4, ActQ8, 1},
 	quant.IQ4_NL:  {dot.Q8_0, ActQ8, 1},
 	quant.Q1_0:    {dot.Q8_0, ActQ8, 1},
 	quant.Q2_0:    {dot.Q8_0, ActQ8, 1},
@@ -115,7 +116,7 @@ var layouts = map[quant.Type]struct {
 }
 
 // sums are what kernels of integer layouts read of activations beside scales and elements.
-var sums = map[dot.Layout]Sums{dot.Q8_0: Sum128, dot.Q4_0: Sum8, dot.Q5_0: Sum16, dot.Q4_1: SumD, dot.Q5_1: SumD,
+var sums = map[dot.Layout]Sums{dot.Q8_0: Sum128, dot.Q4_0: Sum8, dot.Q5_0: Sum16, dot.MXFP4: Sum16, dot.Q4_1: SumD, dot.Q5_1: SumD,
 	dot.Q6_K: Sum32, dot.Q2_K: Sum32, dot.Code4: Sum32, dot.Q4_K: SumP, dot.Q5_K: SumP}
 
 // recodeElems is how many elements of a row are rewritten at a time: whole blocks of every type, whole groups of every layout; one to two
@@ -132,6 +133,8 @@ func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 		switch {
 		case l.layout == dot.Code4:
 			f.recode, f.values = quant.Codes, quant.CodeValues(t)
+		case l.layout == dot.MXFP4:
+			f.recode, f.values = quant.FP4Blocks, quant.FP4Values()
 		case l.layout == dot.Q8_0 && t != quant.Q8_0:
 			f.recode = quant.ToQ8_0
 		}

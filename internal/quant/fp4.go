@@ -1,6 +1,10 @@
 package quant
 
-import "math"
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
 
 // Types with elements of 4-bit floats, E2M1 (OCP Microscaling Formats v1.0, 2023, 5.3.3). Their fields, in order:
 //
@@ -141,5 +145,24 @@ func scaleNVFP4(b []byte, sigma float32) {
 			continue
 		}
 		b[s] = byte(min(0x7e, (math.Float32bits(d)+1<<19)>>20-(127-7)<<3))
+	}
+}
+
+// FP4Values are what the codes of MXFP4 stand for, doubled: E2M1.
+func FP4Values() *[16]int8 { return &codeValuesFP4 }
+
+var codeValuesFP4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+// FP4Blocks rewrites blocks of MXFP4 as len(dst)/18 blocks of half the scale as bfloat16, which is exact, and the codes as they are. It panics when
+// len(dst) is not that of whole blocks, or when src is too short for them.
+func FP4Blocks(t Type, dst, src []byte) {
+	if t != MXFP4 {
+		panic(fmt.Sprintf("quant: %v is not MXFP4", t))
+	}
+	checkRewrite(t, dst, src, 18, 32)
+	for len(dst) > 0 {
+		binary.LittleEndian.PutUint16(dst, uint16(math.Float32bits(e8m0Half(src[0]))>>16))
+		copy(dst[2:18], src[1:17])
+		dst, src = dst[18:], src[17:]
 	}
 }
