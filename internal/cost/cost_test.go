@@ -388,7 +388,7 @@ func TestFileAsShape(t *testing.T) {
 func TestDirect(t *testing.T) {
 	l := Limits{Workers: 1, Sockets: 1, Read: 40e9, Peak: kinds(1e12, 5e11, 2.5e11)}
 	r := Run{Prompt: 1, Context: 1, Rows: 1, UBatch: 64, KV: quant.F16}
-	a, err := modelOf(t, "qwen3-0.6b", "MXFP4").Decode(r, l)
+	a, err := modelOf(t, "qwen3-0.6b", "NVFP4").Decode(r, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestDirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Matmul < 10*b.Matmul {
-		t.Errorf("MXFP4 %g s, Q4_K %g s: decoding in Go takes 2 ns a weight", a.Matmul, b.Matmul)
+		t.Errorf("NVFP4 %g s, Q4_K %g s: decoding in Go takes 2 ns a weight", a.Matmul, b.Matmul)
 	}
 }
 

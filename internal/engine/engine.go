@@ -86,6 +86,7 @@ type Engine struct {
 	hook      walk.Hook
 	watched   watched
 	follow    func(rows float64) // see Watch
+	choices   [][]uint64         // by step: how often each expert was chosen; nil: the model has none
 	tap       *Tap
 	tapped    int // rows of the largest walk while there is a tap; 0: as without
 	walked    int // rows of the present Forward that lie behind the present walk
@@ -157,6 +158,7 @@ func openGraph(m *gguf.Model, g *graph.Graph, notes []string, opt Options) (*Eng
 		return nil, err
 	}
 	e.Notes = append(append(e.Notes, m.Notes...), notes...)
+	e.countChoices()
 	if err := e.load(); err != nil {
 		e.Close()
 		return nil, err
@@ -319,7 +321,7 @@ func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Hook = e.hookOf(w)
+	w.Hook, w.Choices = e.hookOf(w), e.choices
 	e.walkers[c] = w
 	return w, nil
 }

@@ -142,20 +142,3 @@ func (e *Engine) Pack(ctx context.Context) error {
 	}
 	return e.fault(err)
 }
-
-// WeightBytes is what one token reads of the weights: panels, or file rows where there are none.
-func (e *Engine) WeightBytes() int64 {
-	n := 0
-	for i, s := range e.weights.Slots {
-		if s == nil {
-			continue
-		}
-		w := e.Graph.Weights[i]
-		if b := walk.PanelsBytes(w, s.Format); b > 0 && (e.keep[i] || s.Mapped()) {
-			n += b
-		} else {
-			n += w.Rows * s.Format.Type.RowBytes(w.Cols)
-		}
-	}
-	return int64(n)
-}

@@ -3,8 +3,11 @@ package output
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
 	"ck/internal/engine"
@@ -34,6 +37,9 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 		}
 		line("first", "%.1f ms from the %s to the first token", float64(first.Microseconds())/1e3, from)
 	}
+	if c := e.Choices(); len(c) > 0 {
+		line("experts", "%s", Experts(c))
+	}
 	line("seed", "%d", res.Seed)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
@@ -54,6 +60,37 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 	}
 }
 
+// Experts says how evenly experts were used: in how many layers, how many of them anybody chose, and what share of a layer's choices its busiest
+// expert had.
+func Experts(layers []engine.Choice) string {
+	least, most, busiest, even, where := math.MaxInt, 0, 0.0, 0.0, ""
+	for _, l := range layers {
+		sum, chosen := uint64(0), 0
+		for _, n := range l.Counts {
+			if sum += n; n > 0 {
+				chosen++
+			}
+		}
+		if sum == 0 {
+			continue
+		}
+		least, most = min(least, chosen), max(most, chosen)
+		if x := float64(slices.Max(l.Counts)) / float64(sum) * float64(l.Used); x > busiest {
+			busiest, even, where = x, float64(l.Used)/float64(len(l.Counts)), l.Name
+		}
+	}
+	if most == 0 {
+		return "none was chosen"
+	}
+	chosen := fmt.Sprint(least)
+	if most > least {
+		chosen += fmt.Sprintf(" to %d", most)
+	}
+	layer, _, _ := strings.Cut(strings.TrimPrefix(where, "blk."), ".")
+	return fmt.Sprintf("%d of %d a token, %s of a layer chosen in all; the busiest, in layer %s, by %.1f %% of the tokens, where %.1f %% would be even",
+		layers[0].Used, len(layers[0].Counts), chosen, layer, 100*busiest, 100*even)
+}
+
 // PrintRoof writes how much of the workers' read bandwidth the decoding used. It is measured now: the engine must be closed, so that its
 // memory and that of the measurement are not taken at the same time.
 func PrintRoof(w io.Writer, e *engine.Engine, res generate.Result) {
@@ -68,7 +105,7 @@ func PrintRoof(w io.Writer, e *engine.Engine, res generate.Result) {
 
 // weightRate is how fast the weights were read, in bytes per second: each once for a token.
 func weightRate(e *engine.Engine, ph generate.Phase) float64 {
-	return ph.Rate() * float64(e.WeightBytes())
+	return ph.Rate() * float64(e.TokenBytes())
 }
 
 // readRoof measures the read bandwidth of the workers in bytes per second. It takes a second or two; it is left out where the

@@ -236,6 +236,7 @@ func runRoute(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			ids[r*used+j], weights[r*used+j] = float32(chosen[j]), float32(shares[j])
 		}
 	}
+	w.Count(it.Steps[0], ids[p.R0*used:p.R1*used])
 }
 
 func widen(dst []float64, x []float32) {

@@ -1,6 +1,8 @@
 package walk
 
 import (
+	"sync/atomic"
+
 	"ck/internal/graph"
 	"ck/internal/plan"
 )
@@ -62,4 +64,24 @@ func (r *Routing) sort(ids []float32) {
 	}
 	copy(r.Start[1:], r.Start)
 	r.Start[0] = 0
+}
+
+// Count counts the experts that rows chose in a step of the graph, if somebody wants to know.
+func (w *Worker) Count(step int, ids []float32) {
+	if w.x.Choices == nil {
+		return
+	}
+	to := w.x.Choices[step]
+	if len(w.chose) < len(to) {
+		w.chose = make([]uint64, len(to))
+	}
+	for _, id := range ids {
+		w.chose[int(id)]++
+	}
+	for e, n := range w.chose[:len(to)] {
+		if n > 0 { // other workers count rows of their own
+			atomic.AddUint64(&to[e], n)
+			w.chose[e] = 0
+		}
+	}
 }

@@ -35,12 +35,14 @@ type Hook func(w, i int)
 
 // Walker executes one plan.
 type Walker struct {
-	Plan  *plan.Plan
-	Hook  Hook
-	tbl   *kernel.Table
-	w     Weights
-	cache *kv.Cache
-	arena []byte
+	Plan *plan.Plan
+	Hook Hook
+	// Choices, unless nil, counts by step of the graph how many rows chose each expert; nil for steps that choose none.
+	Choices [][]uint64
+	tbl     *kernel.Table
+	w       Weights
+	cache   *kv.Cache
+	arena   []byte
 
 	team       *team.Team // of the current Run
 	main       func(w int)

@@ -28,6 +28,7 @@ type Worker struct {
 	x      *Walker
 	routed Routing
 	wide   []float64
+	chose  []uint64 // of each expert, while a choice is counted
 	f32    kernel.Act
 	part   []plan.Rect // of the present item
 	panels []byte      // panels packed for one use
