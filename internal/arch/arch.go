@@ -59,6 +59,34 @@ var architectures = map[string]func(*builder){
 	"smollm3":       smollm3,
 }
 
+// What architectures need that ck has not yet.
+const (
+	recurrence = "layers with a recurrent state"
+	latent     = "attention over latent keys and values (MLA)"
+	layerNorm  = "LayerNorm and what goes with it"
+)
+
+// lacking are known architectures that are not supported, and why.
+var lacking = map[string]string{
+	"bloom": layerNorm, "cohere2": layerNorm, "command-r": layerNorm, "dbrx": layerNorm, "falcon": layerNorm, "gpt2": layerNorm, "gptneox": layerNorm, "mpt": layerNorm,
+	"nemotron": layerNorm, "olmo": layerNorm, "phi2": layerNorm, "stablelm": layerNorm, "starcoder": layerNorm, "starcoder2": layerNorm,
+	"falcon-h1": recurrence, "granitehybrid": recurrence, "jamba": recurrence, "kimi-linear": recurrence, "lfm2": recurrence, "lfm2moe": recurrence, "mamba": recurrence,
+	"mamba2": recurrence, "nemotron_h": recurrence, "nemotron_h_moe": recurrence, "qwen35": recurrence, "qwen35moe": recurrence, "qwen3next": recurrence, "rwkv6": recurrence, "rwkv7": recurrence,
+	"deepseek2": latent, "minicpm3": latent,
+	"bert": "encoders", "nomic-bert": "encoders", "modern-bert": "encoders", "t5": "encoders", "t5encoder": "encoders", "gemma-embedding": "encoders",
+}
+
+// unknown is the error of an architecture without a row.
+func unknown(name string) error {
+	switch why := lacking[name]; {
+	case name == "clip":
+		return fmt.Errorf("general.architecture: \"clip\" is a projector of pictures or sound (mmproj), which has no text to make; give the file of the language model that it belongs to")
+	case why != "":
+		return fmt.Errorf("general.architecture: %q is not supported yet: it needs %s; see docs/models.md for what runs", name, why)
+	}
+	return fmt.Errorf("general.architecture: %.100q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
+}
+
 // Names lists the architectures that Build knows.
 func Names() []string {
 	var n []string
@@ -81,7 +109,7 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 	}
 	compose, ok := architectures[name]
 	if !ok {
-		return nil, nil, fmt.Errorf("general.architecture: %.100q is not supported; ck knows %s, and mistral, whose files say llama", name, strings.Join(Names(), ", "))
+		return nil, nil, unknown(name)
 	}
 	h := &hparams{src: src, arch: name}
 	if !h.has("token_embd.weight") {

@@ -399,3 +399,18 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("an infinite factor: %v", err)
 	}
 }
+
+// What is not supported is said: by what it needs, where it is known; no architecture has a row and is lacking.
+func TestUnknown(t *testing.T) {
+	for name, want := range map[string]string{"mamba": "recurrent state", "deepseek2": "MLA", "gpt2": "LayerNorm", "clip": "mmproj", "gpt-9": "ck knows apertus, arcee"} {
+		_, _, err := Build(file{keys: map[string]any{"general.architecture": name}})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, expected %q in it", name, err, want)
+		}
+	}
+	for name := range lacking {
+		if architectures[name] != nil {
+			t.Errorf("%s is supported", name)
+		}
+	}
+}

@@ -26,6 +26,7 @@ type memory struct {
 	cache  int64 // set aside for the cache before panels get the rest
 	limit  int64 // of panels and cache together; 0: nothing tells
 	why    string
+	tight  bool // the file and its panels have no room beside each other
 
 	// With Options.MemLimit: what of it is set aside for buffers of walks.
 	buffers int64
@@ -89,6 +90,9 @@ func (e *Engine) account(matrix []bool) error {
 			kept++
 		}
 	}
+	if left, _, ok := e.Machine.Budget(); ok {
+		e.mem.tight = e.mem.kept+e.mem.cache+e.mem.file > left
+	}
 	if kept > 0 {
 		r, err := numa.Alloc(int(e.mem.kept), e.pages())
 		if err != nil {
@@ -105,6 +109,9 @@ func (e *Engine) account(matrix []bool) error {
 		e.note("weights: %s mapped, all panels too; nothing is packed", mib(e.mem.file))
 	case kept == all:
 		e.note("weights: %s mapped, %s of panels, packed during the first walks", mib(e.mem.file), mib(e.mem.kept))
+		if e.mem.tight {
+			e.note("memory of the file is given back matrix by matrix, where panels stand")
+		}
 	case kept == 0:
 		e.note("weights stay in the file's form: panels need %s, the memory budget leaves %s", mib(e.mem.panels), mib(room))
 	default:

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"ck/internal/gguf"
 	"ck/internal/graph"
@@ -70,6 +73,10 @@ func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 		e.panels = e.panels[walk.PanelsRoom(w, f):]
 	}
 	s := walk.NewSlot(w, f, t.Row, mem)
+	if mem != nil && e.mem.tight && t.Data != nil && t.Interleave == 0 && t.Make == nil && !e.Graph.Roles(graph.WeightID(i))[graph.Lookup] {
+		row := t.Type.RowBytes(t.Cols())
+		s.Release(func(from, to int) { pageOut(t.Data[from*row : to*row]) })
+	}
 	switch {
 	case t.Stored != nil:
 		s.Stored = stored{t.Stored, &e.coders}
@@ -77,6 +84,17 @@ func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 		s.Stored = made{t}
 	}
 	e.weights.Slots[i] = s
+}
+
+// pageOut tells the system that the pages within b, of a mapped file, are not needed any more: it takes them back now, and not others in their place when
+// memory runs short. That it cannot is no error.
+func pageOut(b []byte) {
+	const page = 4096
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	skip := int(-at & (page - 1))
+	if n := (len(b) - skip) &^ (page - 1); n > 0 {
+		_ = unix.Madvise(b[skip:skip+n], unix.MADV_PAGEOUT)
+	}
 }
 
 // rowDecoder decodes single rows of a matrix: embeddings.

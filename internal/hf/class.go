@@ -147,5 +147,5 @@ func union(of ...map[string]string) map[string]string {
 type ClassError struct{ Name string }
 
 func (e *ClassError) Error() string {
-	return fmt.Sprintf("architecture %.100q is not supported; known are %s", e.Name, strings.Join(slices.Sorted(maps.Keys(classes)), ", "))
+	return fmt.Sprintf("architecture %.100q is not supported; known are %s", e.Name, strings.Join(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(classes)), wrappers...))), ", "))
 }

@@ -46,6 +46,7 @@ type config struct {
 	notes []string // of defaults that were taken
 	extra []extra  // keys of the class
 
+	wrapped   bool              // the folder's model reads more than text
 	quantized bool              // weights are FP8 with scales
 	block     [2]int            // rows and columns that share a scale; 0: config.json names none
 	scales    map[string]*scale // by the name of the tensor that they are of
@@ -74,7 +75,11 @@ type extra struct {
 
 // parseConfig reads config.json and checks every value that is used. Errors name the key.
 func parseConfig(b []byte) (*config, error) {
-	c := &config{text: b}
+	b, notes, wrapped, err := unwrap(b)
+	if err != nil {
+		return nil, err
+	}
+	c := &config{text: b, notes: notes, wrapped: wrapped}
 	defer func() { c.text = nil }()
 	if err := jsonfile.Unmarshal(b, c); err != nil {
 		return nil, err

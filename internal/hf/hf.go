@@ -61,6 +61,11 @@ func fill(m *gguf.Model, dir string, c *config) error {
 	for i, f := range files { // all of them first: from here on m closes them
 		index[i] = m.AddFile(f.Map)
 	}
+	if c.wrapped {
+		if n := textAlone(files); n > 0 {
+			m.Notes = append(m.Notes, fmt.Sprintf("tensors for pictures or sound are left out: %d", n))
+		}
+	}
 	factors := c.ropeFactors()
 	for _, name := range slices.Sorted(maps.Keys(factors)) {
 		if err := m.Add(vector(name, factors[name])); err != nil {

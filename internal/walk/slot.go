@@ -43,6 +43,9 @@ type Slot struct {
 	Row        func(r int) []byte // the file form of a row; not used if Stored is there
 	Stored     Stored             // where the rows lie compressed; nil: they are mapped
 
+	release func(from, to int) // see Release
+	left    []atomic.Int32     // of each matrix: panels that are still to be packed to stay; nil without release
+
 	mem   []byte          // panels; nil where there is no room for them: every use packs into scratch
 	state []atomic.Uint32 // per panel
 	pb    int             // bytes of a panel
@@ -118,6 +121,15 @@ type DamagedPanel struct {
 
 func (e *DamagedPanel) Error() string {
 	return fmt.Sprintf("panel %d is damaged: its checksum is another", e.Panel)
+}
+
+// Release has f called with the rows of a matrix, such as an expert's, once all of its panels were packed to stay: nobody reads them again, so that
+// memory for them can be given back. It is called by the worker that packed the last one.
+func (s *Slot) Release(f func(from, to int)) {
+	s.release, s.left = f, make([]atomic.Int32, s.Rows/s.Each)
+	for i := range s.left {
+		s.left[i].Store(int32(s.PanelsEach()))
+	}
 }
 
 func (s *Slot) panels() int { return s.Rows / s.Each * s.PanelsEach() }
@@ -260,6 +272,11 @@ func (s *Slot) keep(u *reader, p int) bool {
 	defer func() { s.state[p].Store(done) }()
 	s.pack(u, s.mem[p*s.pb:(p+1)*s.pb], p)
 	done = packed
+	if s.left != nil {
+		if i := p / s.PanelsEach(); s.left[i].Add(-1) == 0 {
+			s.release(i*s.Each, (i+1)*s.Each)
+		}
+	}
 	return true
 }
 

@@ -272,3 +272,52 @@ func TestMappedSlotStops(t *testing.T) {
 		t.Error("packed after the stop")
 	}
 }
+
+// A matrix's rows are released once, when all of its panels stand, whoever packs them; others are not.
+func TestSlotRelease(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	f := kernel.For(isa.Best(isa.Detect()), isa.Detect()).Format(quant.Q8_0, false)
+	const experts, each, cols = 7, 40, 64
+	raw := make([]byte, experts*each*quant.Q8_0.RowBytes(cols))
+	for i := range raw {
+		raw[i] = byte(rng.Uint32())
+	}
+	w := graph.Weight{Rows: experts * each, Cols: cols, Experts: experts}
+	size := quant.Q8_0.RowBytes(cols)
+	s := NewSlot(w, f, func(r int) []byte { return raw[r*size : (r+1)*size] }, make([]byte, PanelsBytes(w, f)))
+	var mu sync.Mutex
+	released := map[int]int{}
+	s.Release(func(from, to int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if to-from != each || from%each != 0 {
+			t.Errorf("rows %d to %d are no matrix", from, to)
+		}
+		for p := from / each * s.PanelsEach(); p < (from/each+1)*s.PanelsEach(); p++ {
+			if s.state[p].Load() != packed && s.state[p].Load() != busy {
+				t.Errorf("panel %d does not stand", p)
+			}
+		}
+		released[from/each]++
+	})
+	u, n := reader{}, s.PanelsEach()
+	for _, p := range []int{2*n + 1, 2 * n, 4 * n} { // all of matrix 2 but one, and one of matrix 4
+		s.state[p].Store(used)
+		if !s.keep(&u, p) {
+			t.Fatal("not kept")
+		}
+	}
+	if len(released) != 0 {
+		t.Errorf("released %v", released)
+	}
+	var wg sync.WaitGroup
+	for w := range 3 {
+		wg.Go(func() { s.Pack(w, 3, nil); s.Pack(w, 3, nil) })
+	}
+	wg.Wait()
+	for e := range experts {
+		if released[e] != 1 {
+			t.Errorf("matrix %d was released %d times", e, released[e])
+		}
+	}
+}
