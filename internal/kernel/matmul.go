@@ -26,10 +26,6 @@ type Matmul struct {
 	YStride int
 	Bias    []float32 // nil, or N values that are added after the tree
 	Add     bool      // Y = Y + result, the residual; else Y = result
-
-	// Next is what is read behind W, from its first byte on, where that does not follow W in memory: the last panel prefetches it, where the kernels
-	// can be told so. nil: what follows W.
-	Next []byte
 }
 
 const (
@@ -77,7 +73,6 @@ type Scratch struct {
 	args dot.Args
 	fold dot.Args
 	mem  []byte // aligned to 64 bytes: acc, outputs, then unpacked panels, or a decoded chunk and its rows
-	far  int    // prefetch distance of the next run
 	noPf int    // -1 for a table without prefetch, whose distances are 0: the line that is read anyway
 }
 
@@ -126,7 +121,6 @@ func (f *Format) Matmul(s *Scratch, m *Matmul) {
 	}
 	s.Grow(f.Need(m.K))
 	a := &s.args
-	s.far = f.ahead &^ s.noPf
 	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M, Values: unsafe.Pointer(f.values)}
 	switch rows := m.M1 - m.M0; {
 	case f.tiled(rows):
@@ -259,17 +253,8 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 	}
 	size, panels := f.PanelBytes(m.K), (m.N+f.PanelRows-1)/f.PanelRows
 	a.Groups, a.WStep, a.Slices = f.layout.Groups(m.K)/m.Slices, size/m.Slices, m.Slices
-	jump := len(m.Next) > 0 && f.kernels.Sliced && s.noPf == 0 // kernels with Sliced take the distance as it is
 	for p := 0; p < panels && !s.stopped(); {
 		n, np := p*f.PanelRows, min(panels-p, max(1, bytes/size))
-		s.far = f.ahead &^ s.noPf
-		switch {
-		case !jump:
-		case p == panels-1:
-			s.far = int(uintptr(unsafe.Pointer(&m.Next[0])) - uintptr(unsafe.Pointer(&m.W[p*size])))
-		default:
-			np = min(np, panels-1-p)
-		}
 		straight := m.straight(n + f.PanelRows)
 		if straight {
 			np = min(np, m.N/f.PanelRows-p)
@@ -311,7 +296,7 @@ func evenly(rows, most int) int {
 // run computes rows x np panels, each of them several slices, from s.args.W to s.args.Y.
 func (f *Format) run(s *Scratch, rows, np, slices int) {
 	a := &s.args
-	a.Pf, a.Panels = s.far, np*slices
+	a.Pf, a.Panels = f.ahead&^s.noPf, np*slices
 	kernel := f.kernels.Gemv
 	if rows > 1 {
 		kernel = f.kernels.Small[rows]

@@ -437,7 +437,7 @@ func TestMatmulCuts(t *testing.T) {
 						cut := min(np*f.PanelRows, w.n-n)
 						for m := 0; m < x.M; {
 							rows := min(1+rng.IntN(8), x.M-m)
-							f.Matmul(s, &Matmul{W: panels[p*size:], N: cut, K: w.k, Slices: slices, X: x, M0: m, M1: m + rows, Y: got[n:], YStride: w.n, Next: panels})
+							f.Matmul(s, &Matmul{W: panels[p*size:], N: cut, K: w.k, Slices: slices, X: x, M0: m, M1: m + rows, Y: got[n:], YStride: w.n})
 							m += rows
 						}
 						p += np

@@ -156,17 +156,9 @@ func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			s.Format.Matmul(w.Scratch, m)
 			continue
 		}
-		first, end := p.C0/pr, (p.C1+pr-1)/pr
-		next := e + 1
-		for next < len(start)-1 && start[next] == start[next+1] {
-			next++
-		}
-		w.Panels(s, e*each+first, e*each+end, func(from, to int, panels []byte) {
+		w.Panels(s, e*each+p.C0/pr, e*each+(p.C1+pr-1)/pr, func(from, to int, panels []byte) {
 			n0 := (from - e*each) * pr
 			m.W, m.N, m.Y = panels, min((to-e*each)*pr, p.C1)-n0, y[n0:]
-			if m.Next = nil; to == e*each+end && next < len(start)-1 {
-				m.Next = w.Kept(s, next*each+first, next*each+first+1)
-			}
 			if bias != nil {
 				m.Bias = bias[n0 : n0+m.N]
 			}

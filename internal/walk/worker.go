@@ -116,16 +116,6 @@ func (w *Worker) Panels(s *Slot, p, end int, use func(from, to int, panels []byt
 	}
 }
 
-// Kept is the panels [p, end) of a slot where they stand, nil where some do not: what is read next.
-func (w *Worker) Kept(s *Slot, p, end int) []byte {
-	for q := p; q < end; q++ {
-		if s.state[q].Load() != packed {
-			return nil
-		}
-	}
-	return s.mem[p*s.pb : end*s.pb]
-}
-
 // Chunks is the number of the first chunk of keys of row r, counted over all rows; of the row behind the last, the number of all.
 func (w *Worker) Chunks(r int) int { return w.x.chunkStart[r] }
 
