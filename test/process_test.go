@@ -39,7 +39,7 @@ func smallModel(t *testing.T, typ quant.Type, layers, hidden, ffn, vocab int) st
 // closed then, and the process lives.
 func TestFileTruncatedUnderTheMapping(t *testing.T) {
 	for _, opt := range []engine.Options{{}, {NoPack: true}, {F32Act: true}} {
-		for _, typ := range []quant.Type{quant.Q8_0, quant.F16, quant.IQ4_XS, quant.MXFP4} {
+		for _, typ := range []quant.Type{quant.Q8_0, quant.F16, quant.IQ4_XS, quant.MXFP4, quant.NVFP4} {
 			path := smallModel(t, typ, 4, 512, 1024, 1000)
 			m, err := gguf.Open(path)
 			if err != nil {

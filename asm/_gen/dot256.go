@@ -44,7 +44,7 @@ type weights256 struct {
 func newWeights256(l layout, vnni bool) *weights256 {
 	c := codings256[l.coding]
 	w := &weights256{layout: l, most: c.most, signed: l.coding == codes, load: c.load}
-	if l.coding == codes && (vnni || !l.super()) {
+	if l.coding == codes && (vnni || l.codeBias() < 128) {
 		return w.biased(l.codeBias())
 	}
 	return w
@@ -153,7 +153,7 @@ func consts256(e *gen) {
 	}{
 		{"c03", 0x0303030303030303}, {"c0f", 0x0f0f0f0f0f0f0f0f}, {"c10", 0x1010101010101010}, {"c20", 0x2020202020202020},
 		{"c30", 0x3030303030303030}, {"c80", 0x8080808080808080}, {"cc0", 0xc0c0c0c0c0c0c0c0},
-		{"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
+		{miniBias, 0x3000000030000000}, {"c0001", 0x0001000100010001}, {"cffff0000", 0xffff0000ffff0000},
 		{"c3d000000", 0x3d0000003d000000}, // 1/32
 	} {
 		for i := range 4 {

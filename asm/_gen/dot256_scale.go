@@ -208,7 +208,7 @@ func (k *int256) zeroSub() {
 // scaleSub adds sum j of the turn, times its scale, to the superblock's.
 func (k *int256) scaleSub(j int) {
 	e, ext := k.e, "VPMOVSXBD"
-	if k.b.scaling == perSubMin {
+	if k.b.scaling == perSubMin || k.b.scaling == perSubMini {
 		ext = "VPMOVZXBD"
 	}
 	if k.hasOffset() {
@@ -217,7 +217,12 @@ func (k *int256) scaleSub(j int) {
 	for h := range 2 {
 		end := k.macro("SCALE")
 		e.p("%s %d(BX), Y%d", ext, 16*j+8*h, w0)
-		e.p("VCVTDQ2PS Y%d, Y%d", w0, w0)
+		if k.b.scaling == perSubMini {
+			e.p("VPSLLD $20, Y%d, Y%d", w0, w0)
+			e.p("VPOR %s<>(SB), Y%d, Y%d", miniBias, w0, w0)
+		} else {
+			e.p("VCVTDQ2PS Y%d, Y%d", w0, w0)
+		}
 		for r := range k.rows {
 			s := k.sum(r, h)
 			e.p("VCVTDQ2PS Y%d, Y%d", s, s)
@@ -242,7 +247,7 @@ func (k *int256) scaleAll(h int) {
 		k.sumMinima(h)
 		e.p("VCVTPH2PS %d(BX), Y%d", 128+32+16*h, w1)
 		e.p("VCVTPH2PS %d(BX), Y%d", 128+16*h, w0)
-	case k.b.scaling == perSubFloat:
+	case k.b.scaling == perSubFloat || k.b.scaling == perSubMini:
 		e.p("VMOVUPS %d(BX), Y%d", 32*h, w0)
 	default:
 		e.p("VCVTPH2PS %d(BX), Y%d", 16*h, w0)

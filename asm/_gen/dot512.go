@@ -17,14 +17,15 @@ const few512 = 48
 const maxRows512 = 6
 
 // gemms512 names the kernels over unpacked panels: one for each scaling.
-var gemms512 = [scalings]string{perBlock: "Q8", perBlockMin: "Q8M", perBlockBrain: "MX", perSubMin: "Q4K", perSub: "Q6K", perSubFloat: "Code4", perSubNibbles: "Q2K"}
+var gemms512 = [scalings]string{perBlock: "Q8", perBlockMin: "Q8M", perBlockBrain: "MX", perSubMin: "Q4K", perSub: "Q6K", perSubFloat: "Code4", perSubMini: "NV", perSubNibbles: "Q2K"}
 
 // layouts512 is the order of the layouts in the files: Code4 before Q2_K.
-var layouts512 = append(append([]layout{}, layouts[:8]...), layouts[9], layouts[8], layouts[10])
+var layouts512 = append(append([]layout{}, layouts[:8]...), layouts[9], layouts[8], layouts[10], layouts[11])
 
 // panels512 writes the kernels over packed panels, and the set.
 func panels512() *gen {
 	e := newGen("dot", "dot_vnni", "Args")
+	consts512(e)
 	var set []kernelSet
 	for _, l := range layouts512 {
 		for rows := 1; rows <= maxRows512; rows++ {
@@ -45,6 +46,7 @@ func panels512() *gen {
 // tiles512 writes the kernels that unpack panels and those over unpacked panels.
 func tiles512() *gen {
 	e := newGen("dot", "dot_vnni_gemm", "Args")
+	consts512(e)
 	for _, l := range layouts512 {
 		if l.packed() {
 			newUnpack512(e, l).emit()
@@ -56,6 +58,13 @@ func tiles512() *gen {
 		}
 	}
 	return e
+}
+
+// consts512 writes the constants, of which kernels broadcast the first dword.
+func consts512(e *gen) {
+	e.line("")
+	e.datum(miniBias, 0, 4, "0x30000000")
+	e.global(miniBias, 4)
 }
 
 // zero clears Zr.

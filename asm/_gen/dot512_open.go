@@ -71,6 +71,22 @@ func (e *gen) scale512(s scaling, addr string, r int) {
 	e.p("VCVTPH2PS %s, Z%d", addr, r)
 }
 
+// scaleSub512 loads the scales of a sub-block, a byte each at addr, as floats to Zr.
+func (e *gen) scaleSub512(s scaling, addr string, r int) {
+	switch s {
+	case perSubMini:
+		e.p("VPMOVZXBD %s, Z%d", addr, r)
+		e.p("VPSLLD $20, Z%d, Z%d", r, r)
+		e.p("VPORD.BCST %s<>(SB), Z%d, Z%d", miniBias, r, r)
+		return
+	case perSubMin:
+		e.p("VPMOVZXBD %s, Z%d", addr, r)
+	default:
+		e.p("VPMOVSXBD %s, Z%d", addr, r)
+	}
+	e.p("VCVTDQ2PS Z%d, Z%d", r, r)
+}
+
 // bit4 adds bit i of each byte of Zh as bit 4 to Zw; t is free. A | (B & C) is VPTERNLOG 0xf8 on (A, B, C).
 func (o open512) bit4(i, h, w, t int) {
 	switch {

@@ -252,10 +252,10 @@ func (k *panel512) sixteen(q, x int, s, b string) {
 	quarter := l.coding == twos // sums of activations belong to minima there
 	end := k.macro("OFFSETS")
 	for r := range k.rows {
-		switch l.coding {
-		case twos:
+		switch {
+		case quarter:
 			e.zero(r)
-		case codes:
+		case l.coding == codes && l.codeBias() == 128:
 			e.p("VPSLLD.BCST $2, %d(%s), Z%d", 4*r, b, r)
 		default:
 			e.p("VPBROADCASTD %d(%s), Z%d", 4*r, b, r)
@@ -282,8 +282,7 @@ func (k *panel512) sixteen(q, x int, s, b string) {
 		return
 	}
 	defer k.macro("SCALE")()
-	e.p("VPMOVSXBD %s, Z28", s)
-	e.p("VCVTDQ2PS Z28, Z28")
+	e.scaleSub512(l.scaling, s, 28)
 	k.addScaled(0)
 }
 
@@ -295,7 +294,7 @@ func (k *panel512) scaleSixteens(off int) {
 	case perSubNibbles:
 		k.endTwos(off)
 		return
-	case perSubFloat:
+	case perSubFloat, perSubMini:
 		e.p("VMOVUPS %s, Z28", at("DI", off))
 	default:
 		e.p("VCVTPH2PS %s, Z28", at("DI", off))

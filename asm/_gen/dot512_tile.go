@@ -198,7 +198,7 @@ func (k *tile512) offsets() {
 	e := k.e
 	for r := range k.rows {
 		switch k.scaling {
-		case perBlock, perBlockBrain, perSub:
+		case perBlock, perBlockBrain, perSub, perSubMini:
 			e.p("VPBROADCASTD %d(R9), Z%d", 4*r, 2*r)
 		case perSubFloat: // the offset is 128 instead of 32
 			e.p("VPSLLD.BCST $2, %d(R9), Z%d", 4*r, 2*r)
@@ -289,7 +289,7 @@ func (k *tile512) next(n int) {
 	e.p("JNZ %s_sub", k.name)
 }
 
-// superblock is a group of Q4_K (and Q5_K), Q6_K, Code4: 64 vectors of bytes, then 320 bytes of scales.
+// superblock is a group of Q4_K (and Q5_K), Q6_K, Code4, NVFP4: 64 vectors of bytes, then 320 bytes of scales.
 func (k *tile512) superblock() {
 	e := k.e
 	minima := k.scaling == perSubMin
@@ -301,7 +301,7 @@ func (k *tile512) superblock() {
 		k.offsets()
 		k.fetch(true, nil)
 		k.dots(8, 0, 0)
-		k.scaleSub("VPMOVZXBD")
+		k.scaleSub()
 	} else {
 		k.offsets()
 		e.p("TESTL $1, R12") // activations of 32 K in every other turn
@@ -310,7 +310,7 @@ func (k *tile512) superblock() {
 		e.lab(k.name + "_odd")
 		k.fetch(false, map[string]int{"R9": 4})
 		k.dots(4, 0, 0)
-		k.scaleSub("VPMOVSXBD")
+		k.scaleSub()
 		e.p("ADDQ R10, R9")
 	}
 	e.p("ADDQ $16, BX")
@@ -325,7 +325,7 @@ func (k *tile512) superblock() {
 		e.p("LEAQ (R9)(R10*4), R9")
 	}
 	d := "VCVTPH2PS"
-	if k.scaling == perSubFloat {
+	if k.scaling == perSubFloat || k.scaling == perSubMini {
 		d = "VMOVUPS"
 	}
 	for p := range 2 {
@@ -357,12 +357,12 @@ func (k *tile512) endSuper() {
 
 // scaleSub adds the integer sums of a sub-block, times its scales at BX, to the sums over the superblock. In float: VCVTDQ2PS and
 // VFMADD231PS cost no more than VPMULLD and VPADDD.
-func (k *tile512) scaleSub(extend string) {
+func (k *tile512) scaleSub() {
 	defer k.macro("SCALE")()
 	e := k.e
-	k.load2(extend, 0, "BX", 28)
-	e.p("VCVTDQ2PS Z28, Z28")
-	e.p("VCVTDQ2PS Z29, Z29")
+	for p := range 2 {
+		e.scaleSub512(k.scaling, strided(0, "BX", "R11", p), 28+p)
+	}
 	k.both("SUMS", func(_, p, i int) {
 		e.p("VCVTDQ2PS Z%d, Z%d", i, i)
 		e.p("VFMADD231PS Z%d, Z%d, Z%d", 28+p, i, tileAcc+i)

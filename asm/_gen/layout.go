@@ -23,6 +23,7 @@ const (
 	perSubMin                    // sub-blocks of 32: scales uint8, minima in pairs of words; d and dmin float16
 	perSub                       // sub-blocks of 16: scales int8; d float16
 	perSubFloat                  // sub-blocks of 16: scales int8; d float32
+	perSubMini                   // sub-blocks of 16: scales of 5 bits of exponent, 3 of mantissa; d float32
 	perSubNibbles                // sub-blocks of 16: scales and minima are the nibbles of a byte; d and dmin float16
 	scalings                     // their number
 )
@@ -81,6 +82,7 @@ var layouts = []layout{
 	{name: "Q2_K", coding: twos, scaling: perSubNibbles},
 	{name: "Code4", coding: codes, scaling: perSubFloat},
 	{name: "MXFP4", coding: codes, scaling: perBlockBrain},
+	{name: "NVFP4", coding: codes, scaling: perSubMini},
 }
 
 // packed: the weights must be taken apart.
@@ -115,13 +117,20 @@ func (l *layout) minima() int { return l.scales() + 64 }
 // hasOffset: the sums start at minus the weights' offset times the sum of activations, which the operands hold; where there are minima
 // they do that.
 func (l *layout) hasOffset() bool {
-	return l.scaling == perBlock || l.scaling == perBlockBrain || l.scaling == perSub || l.scaling == perSubFloat
+	return l.scaling != perBlockMin && l.scaling != perSubMin && l.scaling != perSubNibbles
 }
 
-// codeBias is what kernels add to the values of codes, where they are never signed: those of blocks are within -16..15.
+// codeBias is what kernels add to the values of codes, where they are never signed: those of 4-bit floats are within -16..15. It is the
+// offset that the operands hold, or four times it.
 func (l *layout) codeBias() int {
-	if l.scaling == perBlockBrain {
+	switch l.scaling {
+	case perBlockBrain:
 		return 16
+	case perSubMini:
+		return 32
 	}
 	return 128
 }
+
+// miniBias names the constant that makes the bits 20..27 of perSubMini's scales floats: exponents get 96 more, so that their bias is 31.
+const miniBias = "c30000000"

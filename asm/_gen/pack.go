@@ -28,14 +28,17 @@ func packings() []packing {
 		{name: "Halves", layouts: "F16", step: 16, group: 1024, loop: once((*packer).halves)},
 	}
 	for _, l := range layouts {
-		if l.name == "MXFP4" {
-			continue // whose blocks are those of Q4_0 with another form of scale
+		if l.name == "MXFP4" || l.name == "NVFP4" {
+			continue // whose blocks are those of Q4_0 and Code4 with another form of scale
 		}
 		step := map[string]int{"Q8_0": 68, "Q4_0": 36, "Q4_1": 40, "Q5_0": 44, "Q5_1": 48, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210,
 			"Q2_K": 84, "Code4": 148}[l.name]
 		k := packing{name: l.name, layouts: l.name, step: step, group: l.bytes(), near: l.coding == codes}
-		if l.name == "Q4_0" {
+		switch l.name {
+		case "Q4_0":
 			k.layouts = "Q4_0, MXFP4"
+		case "Code4":
+			k.layouts = "Code4, NVFP4"
 		}
 		switch {
 		case !l.super():

@@ -30,6 +30,8 @@
 //	      of 16 sub-blocks of 16 K two vectors of indices at 128j+64i (i = 0, 1): low nibble elements 16j+8i.., high nibble 16j+8i+4..;
 //	      2048 int8 scale j of row r at 2048+16j+r; 2304 d 16 float32
 //	MXFP4 16 rows, group of 64 K,  576 bytes: as Q4_0, with indices of values (Args.Values, within -16..15) for nibbles, and bfloat16 d
+//	NVFP4 16 rows, group of 256 K, 2368 bytes: as Code4, with values within -32..31, and scales of 5 bits of exponent and 3 of mantissa:
+//	      byte s is (1 + (s mod 8)/8) * 2^(floor(s/8)-31)
 //
 // One order of arithmetic. For each output element there is one float32 accumulator chain over K, the same instructions in the
 // same order in every kernel of the type, whatever the number of rows, panels or the tier; fma is the fused multiply-add:
@@ -40,7 +42,7 @@
 //	Q4_1 Q5_1   per 32 K: acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc), sx = dx*float(sum of q) as the Act holds it
 //	Q4_K Q5_K   per 256 K: sub = 0; for sub-blocks j = 0..7: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc);
 //	            acc = fnma(float(sum over j of m_j*s_j), dmin*dx, acc)
-//	Q6_K Code4  per 256 K: sub = 0; for j = 0..15: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc)
+//	Q6_K Code4 NVFP4  per 256 K: sub = 0; for j = 0..15: sub = fma(float(sc_j), float(isum_j), sub); acc = fma(sub, d*dx, acc)
 //	Q2_K        as Q6_K, without an offset; then acc = fma(float(sum over j of m_j*n_j), dmin*dx/32, acc), n_j = Act.N32, -32 times the
 //	            sum of q: exact, for these sums of multiples of 32 fit float32 in any order
 //
@@ -61,7 +63,7 @@ type Args struct {
 	XStride int            // bytes from row to row
 	D       unsafe.Pointer // Act.D at the first block, row 0; float32 scales
 	SD      unsafe.Pointer // Act.SD (Q4_1, Q5_1)
-	B       unsafe.Pointer // offsets: Act.N8, N16, N128 (per 32), Act.N32 (Q6_K, Q2_K, Code4: [16][M] per block), Act.P (Q4_K, Q5_K, [M][8]int16 per block)
+	B       unsafe.Pointer // offsets: Act.N8, N16, N128 (per 32), Act.N32 (Q6_K, Q2_K, Code4, NVFP4: [16][M] per block), Act.P (Q4_K, Q5_K, [M][8]int16 per block)
 	Mp      int            // bytes from block to block in D, SD and per-32 offsets: 4*Act.M
 	Y       unsafe.Pointer // outputs: float32, row 0, panel 0
 	YStride int            // bytes from row to row
@@ -82,5 +84,5 @@ type Args struct {
 	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
 	Add  int            // not 0: then Y = Y + result
 
-	Values unsafe.Pointer // Code4, MXFP4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
+	Values unsafe.Pointer // Code4, MXFP4, NVFP4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
 }

@@ -399,6 +399,41 @@ func avx2Gemm3MXFP4(a *Args)
 //go:noescape
 func avx2UnpackMXFP4(a *Args)
 
+// avx2GemvNVFP4 multiplies one activation row with Panels panels of NVFP4.
+//
+//go:noescape
+func avx2GemvNVFP4(a *Args)
+
+// avx2Small2NVFP4 multiplies 2 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func avx2Small2NVFP4(a *Args)
+
+// avx2Small3NVFP4 multiplies 3 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func avx2Small3NVFP4(a *Args)
+
+// avx2Gemm1NVFP4 multiplies one activation row with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avx2Gemm1NVFP4(a *Args)
+
+// avx2Gemm2NVFP4 multiplies 2 activation rows with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avx2Gemm2NVFP4(a *Args)
+
+// avx2Gemm3NVFP4 multiplies 3 activation rows with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avx2Gemm3NVFP4(a *Args)
+
+// avx2UnpackNVFP4 expands Groups groups of NVFP4 at Src to 4416 bytes each at Dst.
+//
+//go:noescape
+func avx2UnpackNVFP4(a *Args)
+
 // avx2GemvF32 multiplies 1 activation rows with Panels panels of F32.
 //
 //go:noescape
@@ -524,6 +559,9 @@ var AVX2 = Set{Of: [Layouts]Kernels{
 	MXFP4: {Gemv: avx2GemvMXFP4,
 		Small: []func(*Args){nil, nil, avx2Small2MXFP4, avx2Small3MXFP4},
 		Gemm:  []func(*Args){nil, avx2Gemm1MXFP4, avx2Gemm2MXFP4, avx2Gemm3MXFP4}, Tile: 1, Unpack: avx2UnpackMXFP4, UnpackedBytes: 1088, Few: 6},
+	NVFP4: {Gemv: avx2GemvNVFP4,
+		Small: []func(*Args){nil, nil, avx2Small2NVFP4, avx2Small3NVFP4},
+		Gemm:  []func(*Args){nil, avx2Gemm1NVFP4, avx2Gemm2NVFP4, avx2Gemm3NVFP4}, Tile: 1, Unpack: avx2UnpackNVFP4, UnpackedBytes: 4416, Few: 6},
 	F32: {Gemv: avx2GemvF32,
 		Small: []func(*Args){nil, nil, avx2Small2F32, avx2Small3F32},
 		Gemm:  []func(*Args){nil, avx2Gemm1F32, avx2Gemm2F32, avx2Gemm3F32}, Tile: 1},

@@ -85,7 +85,7 @@ func quantum(l Layout, values []int8, g []byte, r, k int) int32 {
 		return int32(g[k/16*64+4*r+k%4]>>(k%16/4*2)) & 3
 	case MXFP4:
 		return int32(values[nib(256*b)])
-	case Code4:
+	case Code4, NVFP4:
 		return int32(values[g[k/8*64+4*r+k%4]>>(k/4%2*4)&15])
 	}
 	j, t := k/16, k%16/4
@@ -175,11 +175,11 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 	for p := range panels {
 		for g := range groups {
 			group := o.w[p*(size+o.gap)+g*l.GroupBytes():][:l.GroupBytes()]
-			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328, Q2_K: 1280, Code4: 2304, MXFP4: 512}[l]
+			from := map[Layout]int{Q8_0: 1024, Q4_0: 512, Q4_1: 512, Q5_0: 640, Q5_1: 640, Q4_K: 2304, Q5_K: 2816, Q6_K: 3328, Q2_K: 1280, Code4: 2304, NVFP4: 2304, MXFP4: 512}[l]
 			for i := from; i < l.GroupBytes(); i += 2 {
 				le.PutUint16(group[i:], half())
 			}
-			for i := from; i < l.GroupBytes() && l == Code4; i += 4 {
+			for i := from; i < l.GroupBytes() && (l == Code4 || l == NVFP4); i += 4 {
 				le.PutUint32(group[i:], math.Float32bits(float32(rng.NormFloat64())))
 			}
 		}
@@ -208,10 +208,10 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 		o.b = testkit.Guarded[int32](t, nb*o.m)
 	case Q4_K, Q5_K:
 		o.b = testkit.Guarded[int32](t, nb*o.m*4)
-	case Q6_K, Q2_K, Code4:
+	case Q6_K, Q2_K, Code4, NVFP4:
 		o.b = testkit.Guarded[int32](t, nb*o.m*16)
 	}
-	if l == Code4 || l == MXFP4 {
+	if l == Code4 || l == MXFP4 || l == NVFP4 {
 		o.values = testkit.Guarded[int8](t, 16)
 		copy(o.values, tables[0][:])
 	}
@@ -226,7 +226,7 @@ func newOperands(t testing.TB, rng *rand.Rand, l Layout, rows, groups, panels in
 				for j := range 4 {
 					o.b[(i*o.m+r)*4+j] = sum(r, 256*i+64*j, 32)&0xffff | sum(r, 256*i+64*j+32, 32)<<16
 				}
-			case Q6_K, Q2_K, Code4:
+			case Q6_K, Q2_K, Code4, NVFP4:
 				for j := range 16 {
 					o.b[(i*16+j)*o.m+r] = -32 * sum(r, 256*i+16*j, 16)
 				}
@@ -275,18 +275,22 @@ func (o *operands) chain(w []byte, m, r int, acc float32) float32 {
 		case BF16:
 			acc = fma32(half.BF16ToF32(le.Uint16(w[4*r:])), half.BF16ToF32(le.Uint16(x[4*g:])), acc)
 			acc = fma32(half.BF16ToF32(le.Uint16(w[4*r+2:])), half.BF16ToF32(le.Uint16(x[4*g+2:])), acc)
-		case Q4_K, Q5_K, Q6_K, Q2_K, Code4:
-			s := map[Layout]int{Q4_K: 2048, Q5_K: 2560, Q6_K: 3072, Q2_K: 1024, Code4: 2048}[l]
+		case Q4_K, Q5_K, Q6_K, Q2_K, Code4, NVFP4:
+			s := map[Layout]int{Q4_K: 2048, Q5_K: 2560, Q6_K: 3072, Q2_K: 1024, Code4: 2048, NVFP4: 2048}[l]
 			dx := o.d[g*o.m+m]
 			var sub float32
 			var mins int32
 			switch l {
-			case Q6_K, Code4:
+			case Q6_K, Code4, NVFP4:
 				for j := range 16 {
-					sub = fma32(float32(int8(w[s+16*j+r])), float32(isum(w, 256*g, 16*j, 16)), sub)
+					sc := float32(int8(w[s+16*j+r]))
+					if l == NVFP4 {
+						sc = mini(w[s+16*j+r])
+					}
+					sub = fma32(sc, float32(isum(w, 256*g, 16*j, 16)), sub)
 				}
 				d := f16(w, s+256+2*r)
-				if l == Code4 {
+				if l != Q6_K {
 					d = math.Float32frombits(le.Uint32(w[s+256+4*r:]))
 				}
 				acc = fma32(sub, d*dx, acc)
@@ -361,6 +365,11 @@ func TestKernels256(t *testing.T) {
 			if k := &set.Of[l]; k.Gemv != nil {
 				if l == MXFP4 {
 					t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, fp4Values[:], 16) })
+					continue
+				}
+				if l == NVFP4 {
+					t.Run(tier+"/"+l.String(), func(t *testing.T) { testKernels256(t, l, k, fp4Values[:], 32) })
+					t.Run(tier+"/"+l.String()+"/largest values", func(t *testing.T) { testKernels256(t, l, k, tables[1][:], 32) })
 					continue
 				}
 				if l != Code4 {

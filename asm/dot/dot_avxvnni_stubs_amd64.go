@@ -344,6 +344,41 @@ func avxvnniGemm3MXFP4(a *Args)
 //go:noescape
 func avxvnniUnpackMXFP4(a *Args)
 
+// avxvnniGemvNVFP4 multiplies one activation row with Panels panels of NVFP4.
+//
+//go:noescape
+func avxvnniGemvNVFP4(a *Args)
+
+// avxvnniSmall2NVFP4 multiplies 2 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func avxvnniSmall2NVFP4(a *Args)
+
+// avxvnniSmall3NVFP4 multiplies 3 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func avxvnniSmall3NVFP4(a *Args)
+
+// avxvnniGemm1NVFP4 multiplies one activation row with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avxvnniGemm1NVFP4(a *Args)
+
+// avxvnniGemm2NVFP4 multiplies 2 activation rows with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avxvnniGemm2NVFP4(a *Args)
+
+// avxvnniGemm3NVFP4 multiplies 3 activation rows with one unpacked panel of NVFP4.
+//
+//go:noescape
+func avxvnniGemm3NVFP4(a *Args)
+
+// avxvnniUnpackNVFP4 expands Groups groups of NVFP4 at Src to 4416 bytes each at Dst.
+//
+//go:noescape
+func avxvnniUnpackNVFP4(a *Args)
+
 // AVXVNNI is the set of kernels that need the VEX form of VNNI as well; floats are AVX2's.
 var AVXVNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: avxvnniGemvQ8_0,
@@ -379,4 +414,7 @@ var AVXVNNI = Set{Of: [Layouts]Kernels{
 	MXFP4: {Gemv: avxvnniGemvMXFP4,
 		Small: []func(*Args){nil, nil, avxvnniSmall2MXFP4, avxvnniSmall3MXFP4},
 		Gemm:  []func(*Args){nil, avxvnniGemm1MXFP4, avxvnniGemm2MXFP4, avxvnniGemm3MXFP4}, Tile: 1, Unpack: avxvnniUnpackMXFP4, UnpackedBytes: 1088, Few: 6},
+	NVFP4: {Gemv: avxvnniGemvNVFP4,
+		Small: []func(*Args){nil, nil, avxvnniSmall2NVFP4, avxvnniSmall3NVFP4},
+		Gemm:  []func(*Args){nil, avxvnniGemm1NVFP4, avxvnniGemm2NVFP4, avxvnniGemm3NVFP4}, Tile: 1, Unpack: avxvnniUnpackNVFP4, UnpackedBytes: 4416, Few: 6},
 }}

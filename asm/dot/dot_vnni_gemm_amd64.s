@@ -221,8 +221,8 @@
 
 #define SCALE1_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS1
 
@@ -374,8 +374,8 @@
 
 #define SCALE2_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS2
 
@@ -590,8 +590,8 @@
 
 #define SCALE3_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS3
 
@@ -845,8 +845,8 @@
 
 #define SCALE4_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS4
 
@@ -1165,8 +1165,8 @@
 
 #define SCALE5_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS5
 
@@ -1522,8 +1522,8 @@
 
 #define SCALE6_5(bx) \
 	VPMOVSXBD (bx)(BX), Z28; \
-	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z28, Z28; \
+	VPMOVSXBD (bx)(BX)(R11*1), Z29; \
 	VCVTDQ2PS Z29, Z29; \
 	SUMS6
 
@@ -1609,6 +1609,9 @@
 	VPBROADCASTD (sp+20)(SP), Z27; \
 	VPDPWSSD Z27, Z24, Z10; \
 	VPDPWSSD Z27, Z25, Z11
+
+DATA c30000000<>+0(SB)/4, $0x30000000
+GLOBL c30000000<>(SB), RODATA|NOPTR, $4
 
 // func vnniUnpackQ4_0(a *Args)
 // unpacks Groups groups of Q4_0 to groups of 1088 bytes.
@@ -2257,6 +2260,81 @@ vnniUnpackMXFP4_sub:
 	VZEROUPPER
 	RET
 
+// func vnniUnpackNVFP4(a *Args)
+// unpacks Groups groups of NVFP4 to groups of 4416 bytes.
+TEXT ·vnniUnpackNVFP4(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), CX
+	MOVL $0x0f0f0f0f, AX
+	VPBROADCASTD AX, Z31
+	MOVQ 176(CX), AX
+	VBROADCASTI32X4 0(AX), Z30
+	MOVL $0x20202020, AX
+	VPBROADCASTD AX, Z29
+	VPADDB Z29, Z30, Z30
+	OPERANDS(136)
+vnniUnpackNVFP4_group:
+	PREFETCHT0 0(DI)(BX*1)
+	PREFETCHT0 64(DI)(BX*1)
+	PREFETCHT0 128(DI)(BX*1)
+	PREFETCHT0 192(DI)(BX*1)
+	PREFETCHT0 256(DI)(BX*1)
+	PREFETCHT0 320(DI)(BX*1)
+	PREFETCHT0 384(DI)(BX*1)
+	PREFETCHT0 448(DI)(BX*1)
+	PREFETCHT0 512(DI)(BX*1)
+	PREFETCHT0 576(DI)(BX*1)
+	PREFETCHT0 640(DI)(BX*1)
+	PREFETCHT0 704(DI)(BX*1)
+	PREFETCHT0 768(DI)(BX*1)
+	PREFETCHT0 832(DI)(BX*1)
+	PREFETCHT0 896(DI)(BX*1)
+	PREFETCHT0 960(DI)(BX*1)
+	PREFETCHT0 1024(DI)(BX*1)
+	PREFETCHT0 1088(DI)(BX*1)
+	PREFETCHT0 1152(DI)(BX*1)
+	PREFETCHT0 1216(DI)(BX*1)
+	PREFETCHT0 1280(DI)(BX*1)
+	PREFETCHT0 1344(DI)(BX*1)
+	PREFETCHT0 1408(DI)(BX*1)
+	PREFETCHT0 1472(DI)(BX*1)
+	PREFETCHT0 1536(DI)(BX*1)
+	PREFETCHT0 1600(DI)(BX*1)
+	PREFETCHT0 1664(DI)(BX*1)
+	PREFETCHT0 1728(DI)(BX*1)
+	PREFETCHT0 1792(DI)(BX*1)
+	PREFETCHT0 1856(DI)(BX*1)
+	PREFETCHT0 1920(DI)(BX*1)
+	PREFETCHT0 1984(DI)(BX*1)
+	PREFETCHT0 2048(DI)(BX*1)
+	PREFETCHT0 2112(DI)(BX*1)
+	PREFETCHT0 2176(DI)(BX*1)
+	PREFETCHT0 2240(DI)(BX*1)
+	PREFETCHT0 2304(DI)(BX*1)
+	MOVL $8, AX
+vnniUnpackNVFP4_sub:
+	SIXTEEN_2(0, 0)
+	SIXTEEN_2(128, 256)
+	ADDQ $256, DI
+	ADDQ $512, SI
+	DECQ AX
+	JNZ vnniUnpackNVFP4_sub
+	VMOVDQU64 0(DI), Z24
+	VMOVDQU64 Z24, 0(SI)
+	VMOVDQU64 64(DI), Z24
+	VMOVDQU64 Z24, 64(SI)
+	VMOVDQU64 128(DI), Z24
+	VMOVDQU64 Z24, 128(SI)
+	VMOVDQU64 192(DI), Z24
+	VMOVDQU64 Z24, 192(SI)
+	VMOVDQU64 256(DI), Z24
+	VMOVDQU64 Z24, 256(SI)
+	ADDQ $320, SI
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniUnpackNVFP4_group
+	VZEROUPPER
+	RET
+
 // A micro-kernel over unpacked panels: a tile of 2 panels x rows, a broadcast activation serves two weight vectors.
 //
 // 	for each of Slices slices:
@@ -2578,8 +2656,8 @@ vnniGemmQ4Kx1_sub:
 	DOTS1(384, 24)
 	DOTS1(448, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS1
 	ADDQ $16, BX
@@ -2830,6 +2908,102 @@ vnniGemmCode4x1_add:
 	JEQ vnniGemmCode4x1_store
 	RESIDUAL1(72, 0)
 vnniGemmCode4x1_store:
+	STORE1(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx1(a *Args)
+// multiplies 1 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx1(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx1_fetch
+	LOAD1(72, 0)
+vnniGemmNVx1_fetch:
+	FETCH1(72, 0)
+vnniGemmNVx1_slice:
+	MOVQ 128(BX), R13
+	VMOVUPS Z12, 0(R13)
+	VMOVUPS Z13, 64(R13)
+	MOVQ 96(BX), CX
+vnniGemmNVx1_group:
+	LEAQ 4096(DI), BX
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	MOVL $16, R12
+vnniGemmNVx1_sub:
+	VPBROADCASTD 0(R9), Z0
+	VMOVDQA64 Z0, Z1
+	TESTL $1, R12
+	JNE vnniGemmNVx1_odd
+	PREFETCHT0 0(R14)
+	ADDQ $64, R14
+vnniGemmNVx1_odd:
+	PREFETCHT0 4(R9)
+	DOTS1(0, 0)
+	DOTS1(64, 4)
+	DOTS1(128, 8)
+	DOTS1(192, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS1
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx1_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL1_2(0, 0)
+	PREFETCHT0 4(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx1_group
+	MOVQ a+0(FP), BX
+	VMOVUPS 0(R13), Z12
+	VMOVUPS 64(R13), Z13
+	MOVQ 8(SP), R12
+vnniGemmNVx1_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx1_leaf
+	VADDPS 0(R13), Z12, Z12
+	VADDPS 64(R13), Z13, Z13
+	SHRQ $1, R12
+	JMP vnniGemmNVx1_tree
+vnniGemmNVx1_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx1_out
+	PEND1(0)
+	JMP vnniGemmNVx1_slice
+vnniGemmNVx1_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx1_add
+	MOVQ 88(BX), R13
+	VADDPS 0(CX), Z12, Z12
+	VADDPS 0(CX)(R13*1), Z13, Z13
+vnniGemmNVx1_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx1_store
+	RESIDUAL1(72, 0)
+vnniGemmNVx1_store:
 	STORE1(72, 0)
 	VZEROUPPER
 	RET
@@ -3271,8 +3445,8 @@ vnniGemmQ4Kx2_sub:
 	DOTS2(384, 24)
 	DOTS2(448, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS2
 	ADDQ $16, BX
@@ -3522,6 +3696,95 @@ vnniGemmCode4x2_add:
 	JEQ vnniGemmCode4x2_store
 	RESIDUAL2(72, 0)
 vnniGemmCode4x2_store:
+	STORE2(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx2(a *Args)
+// multiplies 2 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx2(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO2
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx2_fetch
+	LOAD2(72, 0)
+vnniGemmNVx2_fetch:
+	FETCH2(72, 0)
+vnniGemmNVx2_slice:
+	MOVQ 128(BX), R13
+	SPILL2(0)
+	MOVQ 96(BX), CX
+vnniGemmNVx2_group:
+	LEAQ 4096(DI), BX
+	ZERO2
+	MOVL $16, R12
+vnniGemmNVx2_sub:
+	OFFSETS2(0)
+	TESTL $1, R12
+	JNE vnniGemmNVx2_odd
+	PREFETCHT0 0(R14)
+	ADDQ $64, R14
+vnniGemmNVx2_odd:
+	PREFETCHT0 12(R9)
+	DOTS2(0, 0)
+	DOTS2(64, 4)
+	DOTS2(128, 8)
+	DOTS2(192, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS2
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx2_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL2_2(0, 0)
+	PREFETCHT0 12(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx2_group
+	MOVQ a+0(FP), BX
+	FILL2(0)
+	MOVQ 8(SP), R12
+vnniGemmNVx2_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx2_leaf
+	TREE2(0)
+	SHRQ $1, R12
+	JMP vnniGemmNVx2_tree
+vnniGemmNVx2_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx2_out
+	PEND2(0)
+	JMP vnniGemmNVx2_slice
+vnniGemmNVx2_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx2_add
+	MOVQ 88(BX), R13
+	BIAS2(0)
+vnniGemmNVx2_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx2_store
+	RESIDUAL2(72, 0)
+vnniGemmNVx2_store:
 	STORE2(72, 0)
 	VZEROUPPER
 	RET
@@ -3999,8 +4262,8 @@ vnniGemmQ4Kx3_sub:
 	DOTS3(384, 24)
 	DOTS3(448, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS3
 	ADDQ $16, BX
@@ -4264,6 +4527,94 @@ vnniGemmCode4x3_add:
 	JEQ vnniGemmCode4x3_store
 	RESIDUAL3(72, 0)
 vnniGemmCode4x3_store:
+	STORE3(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx3(a *Args)
+// multiplies 3 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx3(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO3
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx3_fetch
+	LOAD3(72, 0)
+vnniGemmNVx3_fetch:
+	FETCH3(72, 0)
+vnniGemmNVx3_slice:
+	MOVQ 128(BX), R13
+	SPILL3(0)
+	MOVQ 96(BX), CX
+vnniGemmNVx3_group:
+	LEAQ 4096(DI), BX
+	ZERO3
+	MOVL $16, R12
+vnniGemmNVx3_sub:
+	OFFSETS3(0)
+	TESTL $1, R12
+	JNE vnniGemmNVx3_odd
+	AHEAD_6(0)
+vnniGemmNVx3_odd:
+	PREFETCHT0 20(R9)
+	DOTS3(0, 0)
+	DOTS3(64, 4)
+	DOTS3(128, 8)
+	DOTS3(192, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS3
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx3_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL3_2(0, 0)
+	PREFETCHT0 20(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx3_group
+	MOVQ a+0(FP), BX
+	FILL3(0)
+	MOVQ 8(SP), R12
+vnniGemmNVx3_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx3_leaf
+	TREE3(0)
+	SHRQ $1, R12
+	JMP vnniGemmNVx3_tree
+vnniGemmNVx3_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx3_out
+	PEND3(0)
+	JMP vnniGemmNVx3_slice
+vnniGemmNVx3_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx3_add
+	MOVQ 88(BX), R13
+	BIAS3(0)
+vnniGemmNVx3_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx3_store
+	RESIDUAL3(72, 0)
+vnniGemmNVx3_store:
 	STORE3(72, 0)
 	VZEROUPPER
 	RET
@@ -4782,8 +5133,8 @@ vnniGemmQ4Kx4_sub:
 	DOTS4(384, 24, 24)
 	DOTS4(448, 28, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS4
 	ADDQ $16, BX
@@ -5063,6 +5414,94 @@ vnniGemmCode4x4_add:
 	JEQ vnniGemmCode4x4_store
 	RESIDUAL4(72, 0)
 vnniGemmCode4x4_store:
+	STORE4(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx4(a *Args)
+// multiplies 4 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx4(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO4
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx4_fetch
+	LOAD4(72, 0)
+vnniGemmNVx4_fetch:
+	FETCH4(72, 0)
+vnniGemmNVx4_slice:
+	MOVQ 128(BX), R13
+	SPILL4(0)
+	MOVQ 96(BX), CX
+vnniGemmNVx4_group:
+	LEAQ 4096(DI), BX
+	ZERO4
+	MOVL $16, R12
+vnniGemmNVx4_sub:
+	OFFSETS4(0)
+	TESTL $1, R12
+	JNE vnniGemmNVx4_odd
+	AHEAD_6(0)
+vnniGemmNVx4_odd:
+	PREFETCHT0 28(R9)
+	DOTS4(0, 0, 0)
+	DOTS4(64, 4, 4)
+	DOTS4(128, 8, 8)
+	DOTS4(192, 12, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS4
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx4_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL4_2(0, 0)
+	PREFETCHT0 28(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx4_group
+	MOVQ a+0(FP), BX
+	FILL4(0)
+	MOVQ 8(SP), R12
+vnniGemmNVx4_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx4_leaf
+	TREE4(0)
+	SHRQ $1, R12
+	JMP vnniGemmNVx4_tree
+vnniGemmNVx4_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx4_out
+	PEND4(0)
+	JMP vnniGemmNVx4_slice
+vnniGemmNVx4_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx4_add
+	MOVQ 88(BX), R13
+	BIAS4(0)
+vnniGemmNVx4_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx4_store
+	RESIDUAL4(72, 0)
+vnniGemmNVx4_store:
 	STORE4(72, 0)
 	VZEROUPPER
 	RET
@@ -5623,8 +6062,8 @@ vnniGemmQ4Kx5_sub:
 	DOTS5(384, 24, 24)
 	DOTS5(448, 28, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS5
 	ADDQ $16, BX
@@ -5921,6 +6360,94 @@ vnniGemmCode4x5_add:
 	JEQ vnniGemmCode4x5_store
 	RESIDUAL5(72, 0)
 vnniGemmCode4x5_store:
+	STORE5(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx5(a *Args)
+// multiplies 5 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx5(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO5
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx5_fetch
+	LOAD5(72, 0)
+vnniGemmNVx5_fetch:
+	FETCH5(72, 0)
+vnniGemmNVx5_slice:
+	MOVQ 128(BX), R13
+	SPILL5(0)
+	MOVQ 96(BX), CX
+vnniGemmNVx5_group:
+	LEAQ 4096(DI), BX
+	ZERO5
+	MOVL $16, R12
+vnniGemmNVx5_sub:
+	OFFSETS5(0)
+	TESTL $1, R12
+	JNE vnniGemmNVx5_odd
+	AHEAD_8(0)
+vnniGemmNVx5_odd:
+	PREFETCHT0 36(R9)
+	DOTS5(0, 0, 0)
+	DOTS5(64, 4, 4)
+	DOTS5(128, 8, 8)
+	DOTS5(192, 12, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS5
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx5_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL5_2(0, 0)
+	PREFETCHT0 36(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx5_group
+	MOVQ a+0(FP), BX
+	FILL5(0)
+	MOVQ 8(SP), R12
+vnniGemmNVx5_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx5_leaf
+	TREE5(0)
+	SHRQ $1, R12
+	JMP vnniGemmNVx5_tree
+vnniGemmNVx5_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx5_out
+	PEND5(0)
+	JMP vnniGemmNVx5_slice
+vnniGemmNVx5_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx5_add
+	MOVQ 88(BX), R13
+	BIAS5(0)
+vnniGemmNVx5_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx5_store
+	RESIDUAL5(72, 0)
+vnniGemmNVx5_store:
 	STORE5(72, 0)
 	VZEROUPPER
 	RET
@@ -6523,8 +7050,8 @@ vnniGemmQ4Kx6_sub:
 	DOTS6(384, 24, 24)
 	DOTS6(448, 28, 28)
 	VPMOVZXBD 0(BX), Z28
-	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
 	VCVTDQ2PS Z29, Z29
 	SUMS6
 	ADDQ $16, BX
@@ -6837,6 +7364,94 @@ vnniGemmCode4x6_add:
 	JEQ vnniGemmCode4x6_store
 	RESIDUAL6(72, 0)
 vnniGemmCode4x6_store:
+	STORE6(72, 0)
+	VZEROUPPER
+	RET
+
+// func vnniGemmNVx6(a *Args)
+// multiplies 6 activation rows with two unpacked panels of a K-quant.
+TEXT ·vnniGemmNVx6(SB), NOSPLIT, $16-8
+	MOVQ a+0(FP), BX
+	MOVQ 152(BX), SI
+	MOVQ SI, 0(SP)
+	MOVQ $0, 8(SP)
+	SETUP(0, 0)
+	ZERO6
+	MOVQ 112(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx6_fetch
+	LOAD6(72, 0)
+vnniGemmNVx6_fetch:
+	FETCH6(72, 0)
+vnniGemmNVx6_slice:
+	MOVQ 128(BX), R13
+	SPILL6(0)
+	MOVQ 96(BX), CX
+vnniGemmNVx6_group:
+	LEAQ 4096(DI), BX
+	ZERO6
+	MOVL $16, R12
+vnniGemmNVx6_sub:
+	OFFSETS6(0)
+	TESTL $1, R12
+	JNE vnniGemmNVx6_odd
+	AHEAD_8(0)
+vnniGemmNVx6_odd:
+	PREFETCHT0 44(R9)
+	DOTS6(0, 0, 0)
+	DOTS6(64, 4, 4)
+	DOTS6(128, 8, 8)
+	DOTS6(192, 12, 12)
+	VPMOVZXBD 0(BX), Z28
+	VPSLLD $20, Z28, Z28
+	VPORD.BCST c30000000<>(SB), Z28, Z28
+	VPMOVZXBD 0(BX)(R11*1), Z29
+	VPSLLD $20, Z29, Z29
+	VPORD.BCST c30000000<>(SB), Z29, Z29
+	SUMS6
+	ADDQ R10, R9
+	ADDQ $16, BX
+	ADDQ $256, DI
+	ADDQ $16, SI
+	ADDQ $16, R8
+	DECQ R12
+	JNZ vnniGemmNVx6_sub
+	VMOVUPS 256(DI), Z24
+	VMOVUPS 256(DI)(R11*1), Z25
+	SCALEALL6_2(0, 0)
+	PREFETCHT0 44(DX)
+	ADDQ R10, DX
+	ADDQ $320, DI
+	DECQ CX
+	JNZ vnniGemmNVx6_group
+	MOVQ a+0(FP), BX
+	FILL6(0)
+	MOVQ 8(SP), R12
+vnniGemmNVx6_tree:
+	ADDQ $768, R13
+	TESTQ $1, R12
+	JEQ vnniGemmNVx6_leaf
+	TREE6(0)
+	SHRQ $1, R12
+	JMP vnniGemmNVx6_tree
+vnniGemmNVx6_leaf:
+	INCQ 8(SP)
+	DECQ 0(SP)
+	JLE vnniGemmNVx6_out
+	PEND6(0)
+	JMP vnniGemmNVx6_slice
+vnniGemmNVx6_out:
+	MOVQ 160(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx6_add
+	MOVQ 88(BX), R13
+	BIAS6(0)
+vnniGemmNVx6_add:
+	MOVQ 168(BX), CX
+	TESTQ CX, CX
+	JEQ vnniGemmNVx6_store
+	RESIDUAL6(72, 0)
+vnniGemmNVx6_store:
 	STORE6(72, 0)
 	VZEROUPPER
 	RET

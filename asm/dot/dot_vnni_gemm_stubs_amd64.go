@@ -54,6 +54,11 @@ func vnniUnpackQ2_K(a *Args)
 //go:noescape
 func vnniUnpackMXFP4(a *Args)
 
+// vnniUnpackNVFP4 unpacks Groups groups of NVFP4 to groups of 4416 bytes.
+//
+//go:noescape
+func vnniUnpackNVFP4(a *Args)
+
 // vnniGemmQ8x1 multiplies 1 activation rows with two panels of one byte per weight, scales (M: and minima) per 32 K.
 //
 //go:noescape
@@ -83,6 +88,11 @@ func vnniGemmQ6Kx1(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x1(a *Args)
+
+// vnniGemmNVx1 multiplies 1 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx1(a *Args)
 
 // vnniGemmQ2Kx1 multiplies 1 activation rows with two unpacked panels of Q2_K.
 //
@@ -119,6 +129,11 @@ func vnniGemmQ6Kx2(a *Args)
 //go:noescape
 func vnniGemmCode4x2(a *Args)
 
+// vnniGemmNVx2 multiplies 2 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx2(a *Args)
+
 // vnniGemmQ2Kx2 multiplies 2 activation rows with two unpacked panels of Q2_K.
 //
 //go:noescape
@@ -153,6 +168,11 @@ func vnniGemmQ6Kx3(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x3(a *Args)
+
+// vnniGemmNVx3 multiplies 3 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx3(a *Args)
 
 // vnniGemmQ2Kx3 multiplies 3 activation rows with two unpacked panels of Q2_K.
 //
@@ -189,6 +209,11 @@ func vnniGemmQ6Kx4(a *Args)
 //go:noescape
 func vnniGemmCode4x4(a *Args)
 
+// vnniGemmNVx4 multiplies 4 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx4(a *Args)
+
 // vnniGemmQ2Kx4 multiplies 4 activation rows with two unpacked panels of Q2_K.
 //
 //go:noescape
@@ -224,6 +249,11 @@ func vnniGemmQ6Kx5(a *Args)
 //go:noescape
 func vnniGemmCode4x5(a *Args)
 
+// vnniGemmNVx5 multiplies 5 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx5(a *Args)
+
 // vnniGemmQ2Kx5 multiplies 5 activation rows with two unpacked panels of Q2_K.
 //
 //go:noescape
@@ -258,6 +288,11 @@ func vnniGemmQ6Kx6(a *Args)
 //
 //go:noescape
 func vnniGemmCode4x6(a *Args)
+
+// vnniGemmNVx6 multiplies 6 activation rows with two unpacked panels of a K-quant.
+//
+//go:noescape
+func vnniGemmNVx6(a *Args)
 
 // vnniGemmQ2Kx6 multiplies 6 activation rows with two unpacked panels of Q2_K.
 //

@@ -334,6 +334,36 @@ func vnniSmallMXFP4x5(a *Args)
 //go:noescape
 func vnniSmallMXFP4x6(a *Args)
 
+// vnniGemvNVFP4 multiplies one activation row with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniGemvNVFP4(a *Args)
+
+// vnniSmallNVFP4x2 multiplies 2 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniSmallNVFP4x2(a *Args)
+
+// vnniSmallNVFP4x3 multiplies 3 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniSmallNVFP4x3(a *Args)
+
+// vnniSmallNVFP4x4 multiplies 4 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniSmallNVFP4x4(a *Args)
+
+// vnniSmallNVFP4x5 multiplies 5 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniSmallNVFP4x5(a *Args)
+
+// vnniSmallNVFP4x6 multiplies 6 activation rows with Panels panels of NVFP4.
+//
+//go:noescape
+func vnniSmallNVFP4x6(a *Args)
+
 // VNNI is the set of kernels that need AVX-512 VNNI.
 var VNNI = Set{Of: [Layouts]Kernels{
 	Q8_0: {Gemv: vnniGemvQ8_0,
@@ -369,4 +399,7 @@ var VNNI = Set{Of: [Layouts]Kernels{
 	MXFP4: {Gemv: vnniGemvMXFP4,
 		Small: []func(*Args){nil, nil, vnniSmallMXFP4x2, vnniSmallMXFP4x3, vnniSmallMXFP4x4, vnniSmallMXFP4x5, vnniSmallMXFP4x6},
 		Gemm:  []func(*Args){nil, vnniGemmMXx1, vnniGemmMXx2, vnniGemmMXx3, vnniGemmMXx4, vnniGemmMXx5, vnniGemmMXx6}, Tile: 2, Unpack: vnniUnpackMXFP4, UnpackedBytes: 1088, Few: 48, Sliced: true, Folds: true},
+	NVFP4: {Gemv: vnniGemvNVFP4,
+		Small: []func(*Args){nil, nil, vnniSmallNVFP4x2, vnniSmallNVFP4x3, vnniSmallNVFP4x4, vnniSmallNVFP4x5, vnniSmallNVFP4x6},
+		Gemm:  []func(*Args){nil, vnniGemmNVx1, vnniGemmNVx2, vnniGemmNVx3, vnniGemmNVx4, vnniGemmNVx5, vnniGemmNVx6}, Tile: 2, Unpack: vnniUnpackNVFP4, UnpackedBytes: 4416, Few: 48, Sliced: true, Folds: true},
 }}

@@ -15,7 +15,7 @@ import (
 )
 
 // layouts16 are the layouts with sub-blocks of 16 K that only this file tests: places of scales and d in a group.
-var layouts16 = map[Layout]struct{ scales, d int }{Code4: {2048, 2304}, Q2_K: {1024, 1280}}
+var layouts16 = map[Layout]struct{ scales, d int }{Code4: {2048, 2304}, NVFP4: {2048, 2304}, Q2_K: {1024, 1280}}
 
 // weight16 is the integer weight k of row r of a group, by the words of the package comment.
 func weight16(l Layout, g []byte, values *[16]int8, r, k int) int32 {
@@ -69,7 +69,7 @@ func newCall16(t testing.TB, rng *rand.Rand, l Layout, rows, panels, slices, gro
 		for g := range all {
 			d := c.w[p*c.far+g*l.GroupBytes()+layouts16[l].d:][:64]
 			for i := 0; i < 64; i += 4 {
-				if l == Code4 {
+				if l != Q2_K {
 					le.PutUint32(d[i:], math.Float32bits(float32(rng.NormFloat64())))
 					continue
 				}
@@ -83,6 +83,9 @@ func newCall16(t testing.TB, rng *rand.Rand, l Layout, rows, panels, slices, gro
 	for i := range c.values {
 		if c.values[i] = int8(rng.IntN(255) - 127); pattern != "random" {
 			c.values[i] = int8(254*(i/8) - 127)
+		}
+		if l == NVFP4 { // -32..31
+			c.values[i] >>= 2
 		}
 	}
 	k := 256 * all
@@ -150,8 +153,12 @@ func (c *call16) sums() {
 							isum += q * int32(x[16*j+i])
 						}
 						sc := w[at.scales+16*j+r]
-						if c.l == Code4 {
+						switch c.l {
+						case Code4:
 							sub = fma32(float32(int8(sc)), float32(isum), sub)
+							continue
+						case NVFP4:
+							sub = fma32(mini(sc), float32(isum), sub)
 							continue
 						}
 						sub = fma32(float32(sc&15), float32(isum), sub)
@@ -171,7 +178,7 @@ func (c *call16) chain(p, s, m, r int, acc float32) float32 {
 		w := c.w[p*c.far+g*c.l.GroupBytes():]
 		i := ((p*c.slices*c.groups+g)*c.rows+m)*16 + r
 		dx := c.d[g*c.m+c.m0+m]
-		if c.l == Code4 {
+		if c.l != Q2_K {
 			acc = fma32(c.sub[i], math.Float32frombits(le.Uint32(w[d+4*r:]))*dx, acc)
 			continue
 		}
@@ -203,7 +210,7 @@ func (c *call16) check(t *testing.T, f func(*Args), a *Args, width int, want fun
 	}
 }
 
-// TestKernels16 compares the VNNI kernels of Code4 and Q2_K with the fused order of arithmetic, bit for bit.
+// TestKernels16 compares the VNNI kernels of Code4, NVFP4 and Q2_K with the fused order of arithmetic, bit for bit.
 func TestKernels16(t *testing.T) {
 	if err := isa.Check(isa.VNNI, isa.Detect()); err != nil {
 		t.Skip(err)

@@ -364,7 +364,7 @@ func packQ2_K(dst, src []byte, r int) {
 	}
 }
 
-// packCode4 reads blocks of Code4Bytes.
+// packCode4 reads blocks of Code4Bytes: Code4, NVFP4.
 func packCode4(dst, src []byte, r int) {
 	src = src[:Code4Bytes]
 	le.PutUint32(dst[2304+4*r:], le.Uint32(src))

@@ -89,7 +89,7 @@ func packAVX2(l Layout, a *packArgs) {
 		avx2PackQ6_K(a)
 	case Q2_K:
 		avx2PackQ2_K(a)
-	case Code4:
+	case Code4, NVFP4:
 		avx2PackCode4(a)
 	}
 }

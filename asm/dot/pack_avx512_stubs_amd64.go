@@ -89,7 +89,7 @@ func packAVX512(l Layout, a *packArgs) {
 		avx512PackQ6_K(a)
 	case Q2_K:
 		avx512PackQ2_K(a)
-	case Code4:
+	case Code4, NVFP4:
 		avx512PackCode4(a)
 	}
 }

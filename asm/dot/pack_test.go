@@ -11,7 +11,7 @@ import (
 	"ck/internal/testkit"
 )
 
-// quantTypes are the block types of the layouts; Code4 and MXFP4 have blocks of their own.
+// quantTypes are the block types of the layouts; Code4, MXFP4 and NVFP4 have blocks of their own.
 var quantTypes = [Layouts]quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
 	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K}
 
@@ -20,6 +20,9 @@ var codeValues = [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 3
 
 // fp4Values are those of MXFP4.
 var fp4Values = *quant.FP4Values()
+
+// mini is scale s of NVFP4, by the words of the package comment.
+func mini(s byte) float32 { return float32(math.Ldexp(1+float64(s%8)/8, int(s/8)-31)) }
 
 // decode makes the weights of source blocks.
 func decode(l Layout, dst []float32, src []byte) {
@@ -30,13 +33,18 @@ func decode(l Layout, dst []float32, src []byte) {
 		}
 		return
 	}
-	if l != Code4 {
+	if l != Code4 && l != NVFP4 {
 		quant.Decode(quantTypes[l], dst, src)
 		return
 	}
 	for i := range dst {
 		b, e := src[i/256*Code4Bytes:], i%256
-		dst[i] = math.Float32frombits(le.Uint32(b)) * float32(int8(b[4+e/16])) * float32(codeValues[b[20+e/2]>>(e%2*4)&15])
+		q := b[20+e/2] >> (e % 2 * 4) & 15
+		if l == NVFP4 {
+			dst[i] = math.Float32frombits(le.Uint32(b)) * mini(b[4+e/16]) * float32(fp4Values[q])
+			continue
+		}
+		dst[i] = math.Float32frombits(le.Uint32(b)) * float32(int8(b[4+e/16])) * float32(codeValues[q])
 	}
 }
 
@@ -87,9 +95,12 @@ func weight(l Layout, p []byte, r, k int) float32 {
 		q, sc := g[64*j+4*r+e%4]>>(e%16/4*2)&3, g[1024+16*j+r]
 		d, m := f16(g, 1280+2*r)*float32(sc&15), f16(g, 1312+2*r)*float32(sc>>4)
 		return float32(d*float32(q)) - m
-	case Code4:
+	case Code4, NVFP4:
 		j := e / 16
 		q := g[128*j+e%16/8*64+4*r+e%4] >> (e / 4 % 2 * 4) & 15
+		if l == NVFP4 {
+			return math.Float32frombits(le.Uint32(g[2304+4*r:])) * mini(g[2048+16*j+r]) * float32(fp4Values[q])
+		}
 		return math.Float32frombits(le.Uint32(g[2304+4*r:])) * float32(int8(g[2048+16*j+r])) * float32(codeValues[q])
 	}
 	panic(l)

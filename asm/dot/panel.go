@@ -18,6 +18,7 @@ const (
 	Q2_K
 	Code4
 	MXFP4
+	NVFP4
 	Layouts // their number
 )
 
@@ -46,10 +47,11 @@ var geometries = [Layouts]geometry{
 
 	Code4: {"Code4", 16, 256, 2368, 256, 256, Code4Bytes, packCode4},
 	MXFP4: {"MXFP4", 16, 64, 576, 64, 32, 18, packQ4_0}, // source blocks as Q4_0's, with a bfloat16 scale
+	NVFP4: {"NVFP4", 16, 256, 2368, 256, 256, Code4Bytes, packCode4},
 }
 
 // Code4Bytes is the size of a source block of Code4: the scale as float32, 16 scales of 16 elements as int8, 128 bytes of indices (element
-// 2i in the low nibble of byte i, 2i+1 in the high one).
+// 2i in the low nibble of byte i, 2i+1 in the high one). One of NVFP4 has scales of its form.
 const Code4Bytes = 4 + 16 + 128
 
 // String is the name of the block type that the layout holds.
@@ -72,6 +74,9 @@ func (l Layout) Groups(k int) int {
 
 // PanelBytes is the size of a panel of k elements along K.
 func (l Layout) PanelBytes(k int) int { return l.Groups(k) * geometries[l].groupBytes }
+
+// BlockK is the number of elements of a source block.
+func (l Layout) BlockK() int { return geometries[l].blockK }
 
 // RowBytes is the size of a source row (GGUF blocks) of k elements.
 func (l Layout) RowBytes(k int) int {
@@ -99,7 +104,7 @@ type Kernels struct {
 
 	// Unpack expands Groups groups at Src to groups of UnpackedBytes bytes at Dst: one byte per weight in the order of Q8_0's
 	// vectors (K-quants: 64 vectors, sub-block by sub-block), then the group's scales as they are. The byte is the unsigned weight; for
-	// Code4 and Q2_K it is what Gemm of the same set wants: values with a bias of its own, weights times their scale.
+	// Code4, NVFP4 and Q2_K it is what Gemm of the same set wants: values with a bias of its own, weights times their scale.
 	Unpack        func(*Args)
 	UnpackedBytes int
 }

@@ -1,6 +1,7 @@
 package dot
 
 import (
+	"math"
 	"unsafe"
 
 	"ck/asm/half"
@@ -26,6 +27,7 @@ var Go = Set{Of: [Layouts]Kernels{
 
 	Code4: goKernels(Code4, goCode4),
 	MXFP4: goKernels(MXFP4, goBlocks),
+	NVFP4: goKernels(NVFP4, goCode4),
 }}
 
 // panelFunc computes the outputs y (the panel's rows) of one panel at w and one activation row.
@@ -262,7 +264,10 @@ func goK2(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	}
 }
 
-// goCode4: Code4.
+// miniScale is scale s of NVFP4.
+func miniScale(s byte) float32 { return math.Float32frombits(uint32(s)<<20 | 0x30000000) }
+
+// goCode4: Code4, NVFP4.
 func goCode4(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 	values := (*[16]int8)(a.Values)
 	for g := range a.Groups {
@@ -277,7 +282,11 @@ func goCode4(l Layout, a *Args, w unsafe.Pointer, y []float32) {
 				}
 			}
 			for r := range sub {
-				sub[r] += float32(float32(int8(group[2048+16*j+r])) * float32(s[r]))
+				sc := float32(int8(group[2048+16*j+r]))
+				if l == NVFP4 {
+					sc = miniScale(group[2048+16*j+r])
+				}
+				sub[r] += float32(sc * float32(s[r]))
 			}
 		}
 		dx := at[float32](unsafe.Add(a.D, g*a.Mp), 0)

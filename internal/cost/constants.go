@@ -41,9 +41,6 @@ var (
 	asQ4_K = Efficiency{0.81, 0.64, "as Q4_K, whose panels are as large; prompts as Q6_K"}
 )
 
-// direct is for types without kernels of their own: each walk decodes them to float32 panels and multiplies those.
-var direct = Efficiency{0.80, 0.60, "as F16, less for panels that were just decoded"}
-
 // On tiers without VNNI, VPMADDWD widens what VPMADDUBSW made and takes the same pipes: half of the peak is left, more where the activations'
 // scale holds for 256 elements and sums stay in 16 bits for longer. Measured: 15 and 25 % of the VNNI peak, which is twice AVX2's, for Q8_0 and
 // Q4_K_M (llama-3.2-1b, prompts of 512, one thread).
@@ -66,13 +63,10 @@ func EfficiencyOf(t quant.Type) Efficiency {
 	if e, ok := efficiencies[t]; ok {
 		return e
 	}
-	switch kernel.ActFor(t, false) {
-	case kernel.ActQ8:
+	if kernel.ActFor(t, false) == kernel.ActQ8 {
 		return asQ8_0
-	case kernel.ActQ8K:
-		return asQ4_K
 	}
-	return direct
+	return asQ4_K
 }
 
 const (
@@ -88,8 +82,6 @@ const (
 	// itemSeconds is the fixed cost of an item of the plan for a worker: its code, operands and tables are in no cache where weights stream
 	// through between two of its kind. Measured: 1 to 2 us for the small steps of generation.
 	itemSeconds = 1e-6
-	// directSeconds is one worker decoding one weight without a kernel (MXFP4, NVFP4). Measured: docs/performance.md, known gaps.
-	directSeconds = 2e-9
 
 	// arriveSeconds is one worker adding itself to a barrier's counter: its cache line comes from another core. Measured: two workers of one
 	// socket meet in 0.07 to 0.1 us (ckbench barrier).

@@ -384,23 +384,6 @@ func TestFileAsShape(t *testing.T) {
 	}
 }
 
-// A type without kernels is slower than its bytes.
-func TestDirect(t *testing.T) {
-	l := Limits{Workers: 1, Sockets: 1, Read: 40e9, Peak: kinds(1e12, 5e11, 2.5e11)}
-	r := Run{Prompt: 1, Context: 1, Rows: 1, UBatch: 64, KV: quant.F16}
-	a, err := modelOf(t, "qwen3-0.6b", "NVFP4").Decode(r, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := modelOf(t, "qwen3-0.6b", "Q4_K").Decode(r, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.Matmul < 10*b.Matmul {
-		t.Errorf("NVFP4 %g s, Q4_K %g s: decoding in Go takes 2 ns a weight", a.Matmul, b.Matmul)
-	}
-}
-
 // What limits the workers of a part of a machine.
 func TestLimits(t *testing.T) {
 	x, _ := FindMachine("2s-144c-24ch")

@@ -51,9 +51,6 @@ func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 			e := Efficiency{Read: EfficiencyOf(f.Type).Read, Compute: computeShare(f, l.Madd)}
 			panels := blocks(m.Rows, f.PanelRows)
 			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels, l.Workers))
-			if f.Direct {
-				x += float64(m.Rows) * float64(m.Cols) * directSeconds / float64(l.Workers)
-			}
 			t.Matmul += x + itemSeconds
 			t.Reading += reading
 			if it.Cut.Shared {

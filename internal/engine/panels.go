@@ -316,11 +316,8 @@ func readable(x *panelfile.Matrix, w graph.Weight, f *kernel.Format) bool {
 func (e *Engine) refusal(x *panelfile.Matrix, f *kernel.Format) string {
 	layout, version := f.Layout()
 	switch {
-	case f.Direct && e.opt.F32Act:
+	case f.Direct: // --act f32: every type that can be used has panels otherwise
 		return fmt.Sprintf("they have layout %s version %d, and --act f32 multiplies %s weights without panels",
-			x.Layout, x.Version, x.Type)
-	case f.Direct:
-		return fmt.Sprintf("they have layout %s version %d, and this build multiplies %s weights without panels",
 			x.Layout, x.Version, x.Type)
 	case x.Layout == layout && x.Version == version:
 		return fmt.Sprintf("they have panels of another size than those of layout %s version %d", layout, version)

@@ -27,6 +27,7 @@ var packedSamples = map[quant.Type]string{
 	quant.Q6_K:    "Q6_K 1 784f80210eb05218",
 	quant.Q2_K:    "Q2_K 1 5c574a8b68cab34f",
 	quant.MXFP4:   "MXFP4 1 b6181a3353b1fe33",
+	quant.NVFP4:   "NVFP4 1 57245020604021b7",
 	quant.IQ4_NL:  "Q8_0 1 bb6f9b452540e11e",
 	quant.Q1_0:    "Q8_0 1 c2607dd2e0fd88d8",
 	quant.Q2_0:    "Q8_0 1 c7645c1dfaa9e3bb",
@@ -52,6 +53,9 @@ func packedSample(f *Format) string {
 		cols -= 32
 	case 1:
 		cols -= 5
+	}
+	if f.Type == quant.NVFP4 { // whose blocks are smaller than those of its layout
+		cols -= 64
 	}
 	size := f.Type.RowBytes(cols)
 	rng := rand.New(rand.NewPCG(20261123, uint64(f.Type)))

@@ -47,7 +47,7 @@ func formats(t testing.TB, qt quant.Type, f32 bool) []*Format {
 
 // panelTypes are types of all layouts: those with panels of their own, and one that is rewritten as codes.
 var panelTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_1, quant.Q5_0, quant.Q5_1,
-	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K, quant.IQ4_XS, quant.MXFP4}
+	quant.Q4_K, quant.Q5_K, quant.Q6_K, quant.Q2_K, quant.IQ4_XS, quant.MXFP4, quant.NVFP4}
 
 // rewritten are the other types whose blocks are rewritten.
 var rewritten = []quant.Type{quant.IQ4_NL, quant.Q1_0, quant.Q2_0, quant.Q3_K, quant.IQ1_S, quant.IQ1_M, quant.IQ2_XXS, quant.IQ2_XS,
@@ -529,7 +529,7 @@ func TestMatmulRandomShapes(t *testing.T) {
 
 func TestMatmulDoesNotAllocate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4} {
+	for _, qt := range []quant.Type{quant.F32, quant.Q4_K, quant.IQ4_NL, quant.IQ4_XS, quant.MXFP4, quant.NVFP4} {
 		w := randomWeights(t, rng, qt, 80, 512)
 		for _, f := range formats(t, qt, false) {
 			s := NewScratch()

@@ -37,7 +37,7 @@ type Format struct {
 	kernels dot.Kernels
 	packer  dot.Packer
 	recode  func(t quant.Type, dst, src []byte) // makes source blocks of layout of the file's, exactly; nil: they are the same
-	values  *[16]int8                           // of Code4, MXFP4
+	values  *[16]int8                           // of Code4, MXFP4, NVFP4
 	fold    func(*dot.Args)
 	ahead   int // bytes that kernels prefetch ahead
 }
@@ -99,6 +99,7 @@ var layouts = map[quant.Type]struct {
 
 	// Types whose blocks are rewritten.
 	quant.MXFP4:   {dot.MXFP4, ActQ8, 1},
+	quant.NVFP4:   {dot.NVFP4, ActQ8K, 1},
 	quant.IQ4_NL:  {dot.Q8_0, ActQ8, 1},
 	quant.Q1_0:    {dot.Q8_0, ActQ8, 1},
 	quant.Q2_0:    {dot.Q8_0, ActQ8, 1},
@@ -117,7 +118,7 @@ var layouts = map[quant.Type]struct {
 
 // sums are what kernels of integer layouts read of activations beside scales and elements.
 var sums = map[dot.Layout]Sums{dot.Q8_0: Sum128, dot.Q4_0: Sum8, dot.Q5_0: Sum16, dot.MXFP4: Sum16, dot.Q4_1: SumD, dot.Q5_1: SumD,
-	dot.Q6_K: Sum32, dot.Q2_K: Sum32, dot.Code4: Sum32, dot.Q4_K: SumP, dot.Q5_K: SumP}
+	dot.Q6_K: Sum32, dot.Q2_K: Sum32, dot.Code4: Sum32, dot.NVFP4: Sum32, dot.Q4_K: SumP, dot.Q5_K: SumP}
 
 // recodeElems is how many elements of a row are rewritten at a time: whole blocks of every type, whole groups of every layout; one to two
 // KiB of the file in a row, so that the memory's prefetchers see 16 streams, and 16 rows of the result stay in the second-level cache.
@@ -135,6 +136,8 @@ func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 			f.recode, f.values = quant.Codes, quant.CodeValues(t)
 		case l.layout == dot.MXFP4:
 			f.recode, f.values = quant.FP4Blocks, quant.FP4Values()
+		case l.layout == dot.NVFP4:
+			f.recode, f.values = quant.FP4Codes, quant.FP4Values()
 		case l.layout == dot.Q8_0 && t != quant.Q8_0:
 			f.recode = quant.ToQ8_0
 		}
@@ -198,12 +201,13 @@ func (f *Format) Pack(dst []byte, k, rows int, row func(r int) []byte) {
 	for e := 0; e < k; e += recodeElems {
 		n := min(recodeElems, k-e)
 		from, size := f.Type.RowBytes(e), f.Type.RowBytes(n)
-		f.layout.Pack(f.packer, dst[f.layout.PanelBytes(e):][:f.layout.PanelBytes(n)], n, rows, func(r int) []byte {
+		whole := (n + f.layout.BlockK() - 1) / f.layout.BlockK() * f.layout.BlockK() // NVFP4's blocks are smaller than its layout's
+		f.layout.Pack(f.packer, dst[f.layout.PanelBytes(e):][:f.layout.PanelBytes(n)], whole, rows, func(r int) []byte {
 			src := row(r)
 			if src == nil {
 				return nil
 			}
-			to := buf[r][:f.layout.RowBytes(n)]
+			to := buf[r][:f.layout.RowBytes(whole)]
 			f.recode(f.Type, to, src[from:][:size])
 			return to
 		})

@@ -196,10 +196,7 @@ func (p maker) isa() section {
 	t := table("activations", "kernels", "weights")
 	for _, k := range kernelRows() {
 		tier := best
-		switch {
-		case k.direct:
-			tier += ", decoded to float32 first"
-		case k.act == kernel.ActBF16 && s.ISA.Uses(isa.FeatAVX512BF16):
+		if k.act == kernel.ActBF16 && s.ISA.Uses(isa.FeatAVX512BF16) {
 			tier += " with AVX-512 BF16"
 		}
 		t.Rows = append(t.Rows, []string{activations[k.act], tier, k.types})
@@ -210,13 +207,11 @@ func (p maker) isa() section {
 
 // kernelRow is weight types that are multiplied in the same way.
 type kernelRow struct {
-	types  string
-	act    kernel.ActKind
-	direct bool
+	types string
+	act   kernel.ActKind
 }
 
-// kernelRows groups the weight types by their activations, which depend on nothing but the type. All that have no kernel of their own
-// are one row.
+// kernelRows groups the weight types that have kernels by their activations, which depend on nothing but the type.
 func kernelRows() []kernelRow {
 	var rows []kernelRow
 	tab := kernel.For(isa.Go, 0)
@@ -225,24 +220,16 @@ func kernelRows() []kernelRow {
 			continue
 		}
 		f := tab.Format(t, false)
-		i := slices.IndexFunc(rows, func(r kernelRow) bool { return r.act == f.Act && r.direct == f.Direct })
-		switch {
-		case i < 0 && f.Direct:
-			rows = append(rows, kernelRow{"all others", f.Act, true})
-		case i < 0:
-			rows = append(rows, kernelRow{t.String(), f.Act, false})
-		case !f.Direct:
+		if f.Direct {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(r kernelRow) bool { return r.act == f.Act })
+		if i < 0 {
+			rows = append(rows, kernelRow{t.String(), f.Act})
+		} else {
 			rows[i].types += " " + t.String()
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b kernelRow) int {
-		if a.direct != b.direct {
-			if a.direct {
-				return 1
-			}
-			return -1
-		}
-		return int(a.act) - int(b.act)
-	})
+	slices.SortStableFunc(rows, func(a, b kernelRow) int { return int(a.act) - int(b.act) })
 	return rows
 }

@@ -148,7 +148,7 @@ func scaleNVFP4(b []byte, sigma float32) {
 	}
 }
 
-// FP4Values are what the codes of MXFP4 stand for, doubled: E2M1.
+// FP4Values are what the codes of MXFP4 and NVFP4 stand for, doubled: E2M1.
 func FP4Values() *[16]int8 { return &codeValuesFP4 }
 
 var codeValuesFP4 = [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
@@ -165,4 +165,47 @@ func FP4Blocks(t Type, dst, src []byte) {
 		copy(dst[2:18], src[1:17])
 		dst, src = dst[18:], src[17:]
 	}
+}
+
+// miniScales are UE4M3 numbers, halved and times 2^-11, as numbers with 5 bits of exponent (bias 31) and 3 of mantissa, which hold the subnormal
+// ones as normal; 0 where the number is 0.
+var miniScales = func() (of [256]byte) {
+	for x := range of {
+		if d := ue4m3Half(byte(x)); d > 0 {
+			of[x] = byte(math.Float32bits(d/2048)>>20 - (127-31)<<3)
+		}
+	}
+	return of
+}()
+
+// FP4Codes rewrites blocks of NVFP4 as len(dst)/CodeBytes blocks of the fields of Codes, which is exact: D is 2048, the scales are those of
+// miniScales, and the indices are in the order of elements. src has whole blocks of 64, and may end before the last block of dst does: what is
+// missing is zeros. It panics when len(dst) is not a multiple of CodeBytes, or when src is longer or more than a block shorter.
+func FP4Codes(t Type, dst, src []byte) {
+	blocks := len(dst) / CodeBytes
+	if t != NVFP4 || len(dst)%CodeBytes != 0 || len(src)%36 != 0 || len(src) > 144*blocks || len(src) <= 144*(blocks-1) {
+		panic(fmt.Sprintf("quant: %d bytes of %v to be rewritten as %d", len(src), t, len(dst)))
+	}
+	for len(dst) > 0 {
+		b := (*[CodeBytes]byte)(dst)
+		clear(b[:])
+		binary.LittleEndian.PutUint32(b[:], math.Float32bits(2048))
+		for j := range min(16, len(src)/9) {
+			from := (*[36]byte)(src[j/4*36:])
+			q := binary.LittleEndian.Uint64(from[4+j%4*8:])
+			if b[4+j] = miniScales[from[j%4]]; b[4+j] == 0 {
+				continue // of a scale of zero: element 0 is zero, whatever the scale
+			}
+			binary.LittleEndian.PutUint64(b[20+8*j:], pairUp(q)|pairUp(q>>4)<<32)
+		}
+		dst, src = dst[CodeBytes:], src[min(144, len(src)):]
+	}
+}
+
+// pairUp makes four bytes of the low nibbles of eight, neighbours together.
+func pairUp(q uint64) uint64 {
+	q &= 0x0f0f0f0f0f0f0f0f
+	q = (q | q>>4) & 0x00ff00ff00ff00ff
+	q = (q | q>>8) & 0x0000ffff0000ffff
+	return (q | q>>16) & 0xffffffff
 }

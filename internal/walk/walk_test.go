@@ -436,7 +436,7 @@ func sameBits(a, b [][]float32) error {
 // the prompt and unpacked weights give the same bits.
 func TestRandomGraphs(t *testing.T) {
 	sets := [][]quant.Type{{quant.F32}, {quant.F16, quant.F32}, {quant.Q8_0, quant.Q4_0, quant.Q5_1}, {quant.Q4_K, quant.Q6_K}, {quant.IQ4_NL, quant.BF16},
-		{quant.IQ4_XS, quant.Q2_K, quant.MXFP4}}
+		{quant.IQ4_XS, quant.Q2_K, quant.MXFP4, quant.NVFP4}}
 	graphs := 18
 	if testing.Short() {
 		graphs = 5
