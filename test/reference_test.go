@@ -85,6 +85,8 @@ func (s source) Experts(name string) int {
 	return 1
 }
 
+func (s source) Tensors() []string { return s.m.Names() }
+
 func (s source) Vector(name string) ([]float32, error) {
 	t := s.m.Tensor(name)
 	v := make([]float32, t.Rows()*t.Cols())

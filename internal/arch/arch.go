@@ -23,6 +23,7 @@ type Source interface {
 	Shape(tensor string) (rows, cols int, ok bool) // of all its matrices together
 	Experts(tensor string) int                     // how many matrices it has: its third dimension; 1 where it has no more than two, 0 where it is missing
 	Vector(tensor string) ([]float32, error)
+	Tensors() []string // the names of all
 }
 
 // architectures maps general.architecture to the function that composes its graph.
@@ -111,7 +112,8 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 	if !ok {
 		return nil, nil, unknown(name)
 	}
-	h := &hparams{src: src, arch: name}
+	asked := map[string]bool{}
+	h := &hparams{src: recorder{src, asked}, arch: name}
 	if !h.has("token_embd.weight") {
 		return nil, nil, fmt.Errorf("tensor token_embd.weight: is missing; a file with a vocabulary alone has nothing to run")
 	}
@@ -121,6 +123,7 @@ func Build(src Source) (g *graph.Graph, notes []string, err error) {
 		h.fail(fmt.Errorf("%s.expert_count: is %d, but no layer has a tensor ffn_gate_inp.weight; %s", name, n, Remedy))
 	}
 	b.g.Context = h.size("context_length")
+	b.allRead(asked)
 	if h.err != nil {
 		return nil, nil, h.err
 	}

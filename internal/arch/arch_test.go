@@ -19,6 +19,7 @@ type file struct {
 	shapes  map[string][2]int
 	vectors map[string][]float32
 	experts map[string]int // matrices of a tensor; 0: one
+	names   []string
 }
 
 func (f file) String(k string) (string, bool, error) { return find1[string](f, k) }
@@ -38,6 +39,9 @@ func (f file) Shape(name string) (rows, cols int, ok bool) {
 	s, ok := f.shapes[name]
 	return s[0], s[1], ok
 }
+
+// Tensors is nil but for tests of unread tensors: the others' files have more than is read.
+func (f file) Tensors() []string { return f.names }
 
 func (f file) Experts(name string) int {
 	if _, ok := f.shapes[name]; !ok {
@@ -411,6 +415,65 @@ func TestUnknown(t *testing.T) {
 	for name := range lacking {
 		if architectures[name] != nil {
 			t.Errorf("%s is supported", name)
+		}
+	}
+}
+
+// A tensor that the architecture knows nothing of is refused: without it the model would be another one.
+func TestUnreadTensors(t *testing.T) {
+	f := small(4, 24, 32).with("nextn_predict_layers", 1)
+	for name := range f.shapes {
+		if !strings.HasPrefix(name, "blk.1.") { // which is the layer that is left out
+			f.names = append(f.names, name)
+		}
+	}
+	sound := []string{"blk.1.nextn.eh_proj.weight", "blk.0.attn_q.input_scale"}
+	for name, want := range map[string]string{"": "", "blk.0.attn_rot.weight": "", "blk.2.attn_q.weight": "", "rope_frequencies.weight": "",
+		"blk.0.ffn_up.scales": "", "blk.x.weight": ""} {
+		c := f
+		if c.names = append(slices.Clone(f.names), sound...); name != "" {
+			c.names, want = append(c.names, name, "another.weight"), "tensor "+name+", and 1 more: ck knows no such tensor in a model of architecture llama"
+		}
+		_, _, err := Build(c)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("all tensors known: %v", err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("tensor %s: %v", name, err)
+		}
+	}
+}
+
+// A factor of a whole matrix, as files with weights of NVFP4 have, multiplies the product before the bias is added; those of experts are one each.
+func TestFactorsOfMatrices(t *testing.T) {
+	f := mixed(4).as("qwen3moe", map[string]int{"attn_q_norm": 24, "attn_k_norm": 24})
+	f.shapes["blk.0.attn_q.scale"], f.shapes["blk.0.attn_q.bias"] = [2]int{1, 1}, [2]int{1, 8 * 24}
+	f.shapes["blk.1.attn_output.scale"] = [2]int{1, 1}
+	f.shapes["blk.1.ffn_up_exps.scale"], f.shapes["blk.1.ffn_down_exps.scale"] = [2]int{1, 4}, [2]int{1, 4}
+	g, _ := build(t, f)
+	found := map[string]string{}
+	for i := range g.Steps {
+		s := &g.Steps[i]
+		var w []string
+		for _, x := range s.W {
+			w = append(w, g.Weights[x].Name)
+		}
+		if e, ok := s.Op.(step.Experts); ok && e.Factors {
+			w = append(w, "factors")
+		}
+		found[s.Name] = s.Op.Kind() + " " + strings.Join(w, " ")
+	}
+	for name, want := range map[string]string{
+		"blk.0.attn_q":             "matmul blk.0.attn_q.weight",
+		"blk.0.attn_q_scaled":      "scale blk.0.attn_q.scale blk.0.attn_q.bias",
+		"blk.1.attn_output_scaled": "scale blk.1.attn_output.scale",
+		"blk.0.ffn_up_exps":        "experts blk.0.ffn_up_exps.weight",
+		"blk.1.ffn_gate_exps":      "experts blk.1.ffn_gate_exps.weight",
+		"blk.1.ffn_up_exps":        "experts blk.1.ffn_up_exps.weight blk.1.ffn_up_exps.scale factors",
+		"blk.1.ffn_down_exps":      "experts blk.1.ffn_down_exps.weight blk.1.ffn_down_exps.scale factors",
+	} {
+		if found[name] != want {
+			t.Errorf("%s: %q, want %q", name, found[name], want)
 		}
 	}
 }

@@ -116,11 +116,11 @@ func (b *builder) blocks(yield func(*layer) bool) {
 // logits ends the graph: a norm of the residual stream, and the output matrix, which is the embedding's where the file has none.
 func (b *builder) logits(x value) {
 	n := b.step(step.Norm{Eps: b.eps}, "output_norm", b.hidden, []value{x}, b.weight("output_norm.weight"))
-	out := []graph.WeightID{b.weight("token_embd.weight")}
 	if b.has("output.weight") {
-		out = b.withBias("output")
+		b.g.Logits = b.multiply(step.Matmul{Slices: 1}, "output", b.g.Vocab, n)
+	} else {
+		b.g.Logits = b.step(step.Matmul{Slices: 1}, "output", b.g.Vocab, []value{n}, b.weight("token_embd.weight"))
 	}
-	b.g.Logits = b.step(step.Matmul{Slices: 1}, "output", b.g.Vocab, []value{n}, out...)
 }
 
 // capLogits keeps the logits within c (step.Softcap); 0: as they are.
@@ -147,15 +147,25 @@ func (l *layer) groupNorm(name string, group int, x value) value {
 	return l.step(step.Norm{Eps: l.eps, Group: group}, l.prefix+name, l.g.Width(x), []value{x}, l.weight(l.prefix+name+".weight"))
 }
 
-// linear is a projection to width elements: NAME.weight and, where the file has it, NAME.bias.
+// linear is a projection to width elements: NAME.weight and, where the file has them, NAME.scale and NAME.bias.
 func (l *layer) linear(name string, width int, x value) value {
-	return l.step(step.Matmul{Slices: 1}, l.prefix+name, width, []value{x}, l.withBias(l.prefix+name)...)
+	return l.multiply(step.Matmul{Slices: 1}, l.prefix+name, width, x)
+}
+
+// multiply is a matmul of NAME.weight; the product is multiplied by NAME.scale, one number, and NAME.bias is added, where the file has them.
+func (b *builder) multiply(op step.Matmul, name string, width int, x value) value {
+	w := b.withBias(name)
+	if !b.has(name + ".scale") {
+		return b.step(op, name, width, []value{x}, w...)
+	}
+	y := b.step(op, name, width, []value{x}, w[0])
+	return b.step(step.Scale{By: 1}, name+"_scaled", width, []value{y}, append([]graph.WeightID{b.weight(name + ".scale")}, w[1:]...)...)
 }
 
 // back is the projection from a block back to the residual stream, whose K may belong to NUMA nodes: it is summed in slices (step.SlicesFor).
 func (l *layer) back(name string, groups int, x value) value {
 	op := step.Matmul{Slices: step.SlicesFor(l.g.Width(x), groups)}
-	return l.step(op, l.prefix+name, l.hidden, []value{x}, l.withBias(l.prefix+name)...)
+	return l.multiply(op, l.prefix+name, l.hidden, x)
 }
 
 // add is x + y: a residual connection.

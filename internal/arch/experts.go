@@ -87,7 +87,7 @@ func (l *layer) routed(m mixture, x value) value { return l.routedBy(m, x, x) }
 // routedBy is routed with a router that reads another value than the experts do.
 func (l *layer) routedBy(m mixture, router, x value) value {
 	all, used := l.expertCount()
-	logits := l.linear("ffn_gate_inp", all, router)
+	logits := l.step(step.Matmul{Slices: 1}, l.prefix+"ffn_gate_inp", all, []value{router}, l.withBias(l.prefix+"ffn_gate_inp")...)
 	op := step.Route{Used: used, Gate: m.gate, Norm: m.norm, Factors: m.factors}
 	if s, ok := l.given("expert_weights_scale"); ok && s != 1 {
 		op.Scale = float32(s)
@@ -116,7 +116,11 @@ func (l *layer) routedBy(m mixture, router, x value) value {
 	rows := in(step.Send{}, "ffn_send", l.hidden, send)
 	project := func(name string, slices int, x value) value {
 		w := l.expertWeights(name, all)
-		return in(step.Experts{Slices: slices}, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
+		op := step.Experts{Slices: slices}
+		if scale := l.prefix + name + ".scale"; l.has(scale) && !(m.factors && name == "ffn_down_exps") {
+			op.Factors, w = true, append(w, l.weight(scale))
+		}
+		return in(op, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
 	}
 	var gate, up value
 	if l.has(l.prefix + "ffn_gate_up_exps.weight") {

@@ -125,6 +125,14 @@ func (x shapeSource) Vector(name string) ([]float32, error) {
 	return nil, fmt.Errorf("tensor %s: a shape has no contents", name)
 }
 
+func (x shapeSource) Tensors() []string {
+	var names []string
+	for i := range x.m.Tensors {
+		names = append(names, x.m.Tensors[i].Name)
+	}
+	return names
+}
+
 // fileSource shows a file to package arch.
 type fileSource struct {
 	*gguf.Metadata
@@ -157,6 +165,8 @@ func (x fileSource) Vector(name string) ([]float32, error) {
 	}
 	return x.f.Decode(t, 1<<22)
 }
+
+func (x fileSource) Tensors() []string { return x.f.Names() }
 
 func rowsOf(shape []int) int {
 	n := 1

@@ -32,6 +32,8 @@ func (s source) Experts(name string) int {
 	return 1
 }
 
+func (s source) Tensors() []string { return s.m.Names() }
+
 // vectorElems bounds what Vector decodes: norms, biases, rope factors.
 const vectorElems = 1 << 22
 

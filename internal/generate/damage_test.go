@@ -321,6 +321,8 @@ func (a asked) Shape(tensor string) (rows, cols int, ok bool) {
 	return 0, 0, false
 }
 
+func (a asked) Tensors() []string { return a.m.Names() }
+
 func (a asked) Experts(name string) int {
 	t := a.m.Tensor(name)
 	switch {

@@ -102,6 +102,15 @@ func (m *Model) With(tensors map[string]*Tensor) *Model {
 // Tensor finds a tensor by its name; nil if there is none.
 func (m *Model) Tensor(name string) *Tensor { return m.byName[name] }
 
+// Names are those of all tensors, in the order of the files.
+func (m *Model) Names() []string {
+	names := make([]string, len(m.Tensors))
+	for i, t := range m.Tensors {
+		names[i] = t.Name
+	}
+	return names
+}
+
 // Files lists the paths of the mapped files.
 func (m *Model) Files() []string {
 	paths := make([]string, len(m.files))

@@ -11,8 +11,24 @@ import (
 )
 
 // Experts is a Matmul of routed rows, each with the matrix of the expert that it was sent to: out[row, j] = W[ids[row, j]] * in[row, j]
-// (+ bias[ids[row, j]], the second weight [experts, outputs]). The second input is the ids of Route. Slices as in Matmul.
-type Experts struct{ Slices int }
+// (+ bias[ids[row, j]], the weight [experts, outputs] after it). The second input is the ids of Route. Slices as in Matmul.
+type Experts struct {
+	Slices int
+	// Factors: each expert's product has a factor before the bias is added, that of the last weight [1, experts].
+	Factors bool
+}
+
+// weights are the bias and the factors of a step, where it has them.
+func (x Experts) weights(w []graph.WeightID) (bias, factors graph.WeightID) {
+	bias, factors = -1, -1
+	if w = w[1:]; x.Factors {
+		factors, w = w[len(w)-1], w[:len(w)-1]
+	}
+	if len(w) > 0 {
+		bias = w[0]
+	}
+	return
+}
 
 func (Experts) Kind() string { return "experts" }
 
@@ -30,9 +46,14 @@ func (Experts) Role(i int) graph.Role { return Matmul{}.Role(i) }
 func (x Experts) SliceCount() int { return x.Slices }
 
 func (x Experts) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(2, 1, 1, 2); err != nil {
+	least := 1
+	if x.Factors {
+		least = 2
+	}
+	if err := s.Arity(2, 1, least, least+1); err != nil {
 		return err
 	}
+	bias, factors := x.weights(s.W)
 	w, space := g.Weights[s.W[0]], g.Values[s.In[0]].Space
 	switch {
 	case w.Experts < 1 || w.Rows%w.Experts != 0:
@@ -44,18 +65,24 @@ func (x Experts) Check(g *graph.Graph, s *graph.Step) error {
 	case x.Slices < 1 || w.Cols%x.Slices != 0:
 		return fmt.Errorf("%d slices of %d elements", x.Slices, w.Cols)
 	}
-	if len(s.W) == 2 {
-		if b := g.Weights[s.W[1]]; b.Rows != w.Experts || b.Cols != w.Each() {
+	if bias >= 0 {
+		if b := g.Weights[bias]; b.Rows != w.Experts || b.Cols != w.Each() {
 			return fmt.Errorf("bias %s is [%d, %d], %d experts have %d outputs", b.Name, b.Rows, b.Cols, w.Experts, w.Each())
+		}
+	}
+	if factors >= 0 {
+		if f := g.Weights[factors]; f.Rows != 1 || f.Cols != w.Experts {
+			return fmt.Errorf("factors %s are [%d, %d] for %d experts", f.Name, f.Rows, f.Cols, w.Experts)
 		}
 	}
 	return nil
 }
 
-func (Experts) Ref(r *graph.Ref, s *graph.Step) {
+func (x Experts) Ref(r *graph.Ref, s *graph.Step) {
 	w := r.G.Weights[s.W[0]]
 	each, used := w.Each(), r.G.Values[s.Out[0]].Space.Used
-	row, bias := make([]float64, w.Cols), make([]float64, each)
+	ofBias, ofFactors := x.weights(s.W)
+	row, bias, factor := make([]float64, w.Cols), make([]float64, each), 1.0
 	by := make([][]int, w.Experts) // routed rows
 	r.Each(s, 0, func(i int, _ []float64) {
 		e := int(r.Row(s, 1, i/used)[i%used])
@@ -65,13 +92,16 @@ func (Experts) Ref(r *graph.Ref, s *graph.Step) {
 		if len(rows) == 0 {
 			continue
 		}
-		if len(s.W) == 2 {
-			r.Weight(s.W[1], e, bias)
+		if ofBias >= 0 {
+			r.Weight(ofBias, e, bias)
+		}
+		if ofFactors >= 0 {
+			factor = r.Vector(ofFactors)[e]
 		}
 		for n := range each {
 			r.Weight(s.W[0], e*each+n, row)
 			for _, i := range rows {
-				r.Vals[s.Out[0]][i][n] = dot64(row, r.Row(s, 0, i)) + bias[n]
+				r.Vals[s.Out[0]][i][n] = dot64(row, r.Row(s, 0, i))*factor + bias[n]
 			}
 		}
 	}
@@ -111,7 +141,7 @@ func chosen(experts, used, rows int) float64 {
 }
 
 // experts multiplies the panels of each expert with the rows that were sent to it.
-var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 2}, Group: plan.Products, Named: true, Shared: true,
+var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 3}, Group: plan.Products, Named: true, Shared: true,
 	Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
 		m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
 		rows := l.RowsOf(it)
@@ -130,6 +160,8 @@ func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	out, width := w.Floats(it.Out[0])
 	s, x := w.Slot(it.W[0]), w.Act(it.In[0])
 	start := w.Routing(it.Space, it.In[1]).Start
+	op := it.Op.(Experts)
+	ofBias, ofFactors := op.weights(it.W)
 	one := !w.Sent(it.In[0]) // a row that all its experts read
 	pr, each := s.Format.PanelRows, s.PanelsEach()
 	for e := range min(w.Graph().Weights[it.W[0]].Experts, len(start)-1) {
@@ -145,24 +177,43 @@ func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			y, m0, m1 = out[m0*width:], 0, 1
 		}
 		m := &w.Matmul
-		*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: it.Op.(Experts).Slices, X: x, M0: m0, M1: m1, Y: y[p.C0:], YStride: width}
+		*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: op.Slices, X: x, M0: m0, M1: m1, Y: y[p.C0:], YStride: width}
 		var bias []float32
-		if len(it.W) == 2 {
-			bias = w.Vector(it.W[1])[e*s.Each : (e+1)*s.Each]
+		if ofBias >= 0 {
+			bias = w.Vector(ofBias)[e*s.Each : (e+1)*s.Each]
+		}
+		if bias != nil && ofFactors < 0 {
 			m.Bias = bias[p.C0:p.C1]
 		}
 		if s.Format.Direct {
 			m.Row = w.FileRows(s, e*s.Each+p.C0)
 			s.Format.Matmul(w.Scratch, m)
+			finishExpert(w, ofFactors, e, bias, m.M1-m.M0, y[m.M0*width:], width, p)
 			continue
 		}
 		w.Panels(s, e*each+p.C0/pr, e*each+(p.C1+pr-1)/pr, func(from, to int, panels []byte) {
 			n0 := (from - e*each) * pr
 			m.W, m.N, m.Y = panels, min((to-e*each)*pr, p.C1)-n0, y[n0:]
-			if bias != nil {
+			if m.Bias != nil {
 				m.Bias = bias[n0 : n0+m.N]
 			}
 			s.Format.Matmul(w.Scratch, m)
 		})
+		finishExpert(w, ofFactors, e, bias, m1-m0, y[m0*width:], width, p)
+	}
+}
+
+// finishExpert multiplies columns [p.C0, p.C1) of so many rows by the factor of expert e, if there are factors, and adds the bias, which may be nil.
+func finishExpert(w *walk.Worker, factors graph.WeightID, e int, bias []float32, rows int, y []float32, width int, p plan.Rect) {
+	if factors < 0 {
+		return
+	}
+	by := w.Vector(factors)[e]
+	for r := range rows {
+		out := y[r*width+p.C0 : r*width+p.C1]
+		w.Kernels().Scale(out, out, by)
+		if bias != nil {
+			w.Kernels().Add(out, out, bias[p.C0:p.C1])
+		}
 	}
 }

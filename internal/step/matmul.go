@@ -173,7 +173,7 @@ func headsOf(g *graph.Graph, v graph.ValueID, from int) (int, bool) {
 				return 0, false
 			}
 			v = s.Out[0]
-		case Rotate:
+		case Rotate, Scale:
 			v = s.Out[0]
 		case Attend:
 			return g.Caches[op.Cache].KVHeads, true

@@ -8,7 +8,7 @@ import (
 	"ck/internal/walk"
 )
 
-// Scale is out = By * x. A weight [1], if there is one, multiplies as well.
+// Scale is out = By * x. A weight [1], if there is one, multiplies as well; a second one, of the row's width, is added to the product.
 type Scale struct{ By float32 }
 
 func (Scale) Kind() string         { return "scale" }
@@ -16,7 +16,7 @@ func (Scale) Needs(int) graph.Need { return graph.SameRow }
 func (Scale) Role(int) graph.Role  { return graph.Vector }
 
 func (c Scale) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(1, 1, 0, 1); err != nil {
+	if err := s.Arity(1, 1, 0, 2); err != nil {
 		return err
 	}
 	if c.By-c.By != 0 {
@@ -27,6 +27,11 @@ func (c Scale) Check(g *graph.Graph, s *graph.Step) error {
 			return fmt.Errorf("%s is [%d, %d], expected one element", w.Name, w.Rows, w.Cols)
 		}
 	}
+	if len(s.W) > 1 {
+		if w := g.Weights[s.W[1]]; w.Rows != 1 || w.Cols != g.Width(s.Out[0]) {
+			return fmt.Errorf("bias %s is [%d, %d], rows have %d elements", w.Name, w.Rows, w.Cols, g.Width(s.Out[0]))
+		}
+	}
 	return g.SameWidth(s.In[0], s.Out[0])
 }
 
@@ -35,9 +40,16 @@ func (c Scale) Ref(r *graph.Ref, s *graph.Step) {
 	if len(s.W) > 0 {
 		by *= r.Vector(s.W[0])[0]
 	}
+	var bias []float64
+	if len(s.W) > 1 {
+		bias = r.Vector(s.W[1])
+	}
 	r.Each(s, 0, func(row int, out []float64) {
 		for i, x := range r.Row(s, 0, row) {
 			out[i] = x * by
+			if bias != nil {
+				out[i] += bias[i]
+			}
 		}
 	})
 }
@@ -47,7 +59,7 @@ func (Scale) Realise(b *plan.Builder, i int) (int, error) {
 	return 0, nil
 }
 
-var scale = &plan.Kind{Name: "scale", In: 1, Out: 1, Weights: [2]int{0, 1}, Ops: 40, InPlace: anyInput}
+var scale = &plan.Kind{Name: "scale", In: 1, Out: 1, Weights: [2]int{0, 2}, Ops: 40, InPlace: anyInput}
 
 func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	in, width := w.Floats(it.In[0])
@@ -59,5 +71,8 @@ func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	for r := p.R0; r < p.R1; r++ {
 		i, j := r*width+p.C0, r*width+p.C1
 		w.Kernels().Scale(out[i:j], in[i:j], by)
+		if len(it.W) > 1 {
+			w.Kernels().Add(out[i:j], out[i:j], w.Vector(it.W[1])[p.C0:p.C1])
+		}
 	}
 }

@@ -155,7 +155,11 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			if experts > 1 && rng.IntN(3) == 0 {
 				w = append(w, weight(experts, width))
 			}
-			return routed(step.Experts{Slices: step.SlicesFor(g.Width(x), 0)}, width, []graph.ValueID{x, ids}, w...)
+			factors := rng.IntN(4) == 0
+			if factors {
+				w = append(w, weight(1, experts))
+			}
+			return routed(step.Experts{Slices: step.SlicesFor(g.Width(x), 0), Factors: factors}, width, []graph.ValueID{x, ids}, w...)
 		}
 		send, combine := []graph.ValueID{x, ids}, []graph.ValueID{0, ids, shares}
 		if rng.IntN(4) == 0 {
@@ -210,6 +214,9 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 			var w []graph.WeightID
 			if rng.IntN(2) == 0 {
 				w = append(w, weight(1, 1))
+				if rng.IntN(2) == 0 {
+					w = append(w, weight(1, hidden))
+				}
 			}
 			a = do(step.Scale{By: 0.3}, hidden, []graph.ValueID{a}, w...)
 		}
