@@ -246,6 +246,10 @@ func (b *Runner) MeasureAll(t Test) ([]*Result, error) {
 	}
 	var out []*Result
 	for k, c := range courses {
+		var err error
+		if c.w, err = c.b.work(t); err != nil { // now that it is known which experts were read
+			return nil, err
+		}
 		for i := range c.r.Samples {
 			x, j := &c.r.Samples[i], i*len(courses)+k
 			x.ReadGBps, x.PeakGOPs = max(reads[j], reads[j+1]), max(peaks[j], peaks[j+1])

@@ -42,6 +42,7 @@ func (b *Runner) profilePhases(t Test) ([]profiled, error) {
 				return err
 			}
 		}
+		w.Experts = b.e.ExpertsRead(w.Rows)
 		out = append(out, profiled{phase, x, w})
 		return nil
 	}

@@ -24,7 +24,7 @@ func (b *Runner) plan(c plan.Class) (*plan.Plan, error) {
 	return p, err
 }
 
-// work adds a test up. Keys of a prompt are read once by each walk: at least.
+// work adds a test up. Keys of a prompt are read once by each walk: at least. Of experts count those that walks of as many rows have chosen so far.
 func (b *Runner) work(t Test) (testWork, error) {
 	var w testWork
 	add := func(n float64, rows, picks int, keys, reads float64) error {
@@ -32,7 +32,7 @@ func (b *Runner) work(t Test) (testWork, error) {
 		if err != nil {
 			return err
 		}
-		x := p.Total(plan.Load{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: b.e.KVPerPosition()})
+		x := p.Total(plan.Load{Rows: rows, Picks: picks, Keys: keys, CacheReads: reads, CacheBytes: b.e.KVPerPosition(), Experts: b.e.ExpertsRead(rows)})
 		w.bytes, w.ops, w.kind = w.bytes+n*x.Bytes, w.ops+n*x.Ops, x.Kind
 		w.walks = append(w.walks, walkWork{n, x.Bytes, x.Ops})
 		return nil

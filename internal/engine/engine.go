@@ -85,8 +85,9 @@ type Engine struct {
 	batch     walk.Batch
 	hook      walk.Hook
 	watched   watched
-	follow    func(rows float64) // see Watch
-	choices   [][]uint64         // by step: how often each expert was chosen; nil: the model has none
+	follow    func(rows float64)   // see Watch
+	choices   [][]uint64           // by step: how often each expert was chosen; nil: the model has none
+	read      map[int]*expertsRead // by rows of a walk
 	tap       *Tap
 	tapped    int // rows of the largest walk while there is a tap; 0: as without
 	walked    int // rows of the present Forward that lie behind the present walk
@@ -532,6 +533,7 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 	case err != nil:
 		return nil, e.fault(err)
 	}
+	e.noteExperts(w, len(b.IDs))
 	if w.Plan.Logits != plan.None {
 		if err := e.checkLogits(ctx, w, b); err != nil {
 			return nil, err

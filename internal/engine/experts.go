@@ -13,6 +13,7 @@ func (e *Engine) countChoices() {
 	if e.Graph.Routes == 0 {
 		return
 	}
+	e.read = map[int]*expertsRead{}
 	e.choices = make([][]uint64, len(e.Graph.Steps))
 	for i := range e.Graph.Steps {
 		if s := &e.Graph.Steps[i]; isRoute(s) {
@@ -42,6 +43,41 @@ func (e *Engine) Choices() (out []Choice) {
 		}
 	}
 	return out
+}
+
+// expertsRead is of walks of equally many rows.
+type expertsRead struct {
+	walks  int
+	chosen []int // by choice: experts that had rows, over all these walks
+}
+
+// noteExperts counts those that the last Run of w has read.
+func (e *Engine) noteExperts(w *walk.Walker, rows int) {
+	if e.Graph.Routes == 0 {
+		return
+	}
+	x := e.read[rows]
+	if x == nil {
+		x = &expertsRead{chosen: make([]int, e.Graph.Routes)}
+		e.read[rows] = x
+	}
+	x.walks++
+	for i := range x.chosen {
+		x.chosen[i] += w.Chosen(i + 1)
+	}
+}
+
+// ExpertsRead is plan.Load.Experts of walks of so many rows since the engine was opened, as they were; nil if there were none, or no experts.
+func (e *Engine) ExpertsRead(rows int) []float64 {
+	x := e.read[rows]
+	if x == nil {
+		return nil
+	}
+	n := make([]float64, len(x.chosen))
+	for i, c := range x.chosen {
+		n[i] = float64(c) / float64(x.walks)
+	}
+	return n
 }
 
 // WeightBytes is the size of all weights as they are read: panels, or file rows where there are none.

@@ -12,6 +12,9 @@ type Load struct {
 	Keys        float64 // positions that a row sees, on average
 	CacheReads  float64 // how often the keys are read: once by each row, or by each tile of rows of one sequence
 	CacheBytes  []int64 // of one position, by cache of the graph; nil: not counted
+	// Experts is how many experts the rows chose together, by choice (graph.Space.Route - 1), on average; nil: as many as if all were as likely, and
+	// rows chose without regard to each other.
+	Experts []float64
 }
 
 // RowsOf is the number of rows of an item.

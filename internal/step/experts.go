@@ -150,7 +150,11 @@ var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 3}, 
 		if f.Direct || bytes == 0 {
 			bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
 		}
-		work.Bytes = bytes * chosen(m.Experts, it.Space.Used, rows/it.Space.Used) / float64(m.Experts)
+		read := chosen(m.Experts, it.Space.Used, rows/it.Space.Used)
+		if l.Experts != nil {
+			read = l.Experts[it.Space.Route-1]
+		}
+		work.Bytes = bytes * read / float64(m.Experts)
 		return work
 	},
 }

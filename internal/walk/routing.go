@@ -28,7 +28,18 @@ func (w *Worker) Routing(space graph.Space, ids plan.Operand) *Routing {
 	list, _ := w.Floats(ids)
 	r.sort(list[:n])
 	r.run, r.route = w.x.runs, space.Route
+	w.x.chosen[space.Route-1].Store(r.chosen())
 	return r
+}
+
+// chosen is the number of experts that have rows.
+func (r *Routing) chosen() (n int32) {
+	for e := range r.Start[1:] {
+		if r.Start[e+1] > r.Start[e] {
+			n++
+		}
+	}
+	return n
 }
 
 // RoutingOf is the places of rows with these ids, [row][used], for who sees routed rows through taps.

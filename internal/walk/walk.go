@@ -58,13 +58,14 @@ type Walker struct {
 	never      atomic.Bool  // of a Run that nobody stops
 	cut        atomic.Bool  // a worker has left the list before its end
 	before     []float64    // see Done
+	chosen     []atomic.Int32
 }
 
 // New prepares the execution of p. arena is the memory of the plan's buffers: p.Arena bytes, aligned to 64. A kind of item without a routine is an
 // error.
 func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) (*Walker, error) {
 	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arena: arena, acts: make([]kernel.Act, len(p.Bufs)), workers: make([]Worker, p.Workers),
-		routines: make([]Routine, len(p.Items)), chunkStart: make([]int, p.MaxRows+1), claims: make([]claims, p.Workers)}
+		routines: make([]Routine, len(p.Items)), chunkStart: make([]int, p.MaxRows+1), claims: make([]claims, p.Workers), chosen: make([]atomic.Int32, p.G.Routes)}
 	x.main = x.run
 	panel, need := 0, 0
 	for _, s := range w.Slots {
@@ -198,6 +199,9 @@ func (x *Walker) Logits(i int) []float32 {
 	v, width := x.floats(plan.Operand{Buf: x.Plan.Logits})
 	return v[i*width : (i+1)*width]
 }
+
+// Chosen is how many experts a choice had rows of in the last Run: the matrices that were read.
+func (x *Walker) Chosen(route int) int { return int(x.chosen[route-1].Load()) }
 
 // View is a value to be looked at, not written: Rows rows of Width elements, until the next Run.
 type View struct {
