@@ -40,7 +40,7 @@ func writePanels(t *testing.T, m *gguf.Model) string {
 }
 
 // Mapped panels give the bits of packed ones: on every tier with assembly, for any number of threads, for every
-// type that has panels and for folders whose rows lie in another order.
+// type that has panels, for folders whose rows lie in another order, for experts and for parts of fused tensors.
 func TestPanelsGiveTheSameBits(t *testing.T) {
 	check := func(name string, m *gguf.Model, ids []int32) {
 		path := writePanels(t, m)
@@ -65,7 +65,7 @@ func TestPanelsGiveTheSameBits(t *testing.T) {
 			e.Close()
 		}
 	}
-	for _, name := range []string{"llama-bias", "stories260K", "trained-qwen3", "mistral-window-hf"} {
+	for _, name := range []string{"llama-bias", "stories260K", "trained-qwen3", "mistral-window-hf", "phi3", "gemma4-moe", "gpt-oss", "qwen3moe"} {
 		c := testkit.LoadCase(t, name)
 		for form, m := range forms(t, c) {
 			check(name+" "+form, m, c.Sequences[0].IDs)

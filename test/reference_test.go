@@ -97,8 +97,14 @@ func (s source) Vector(name string) ([]float32, error) {
 // weightsOf reads the weights of a model for the float64 interpreter.
 func weightsOf(g *graph.Graph, m *gguf.Model) func(graph.WeightID, int, []float64) {
 	return func(w graph.WeightID, row int, dst []float64) {
-		t := m.Tensor(g.Weights[w].Name)
-		quant.Exact(t.Type, dst, t.Row(row))
+		x, t := g.Weights[w], m.Tensor(g.Weights[w].Name)
+		if x.Rows == 1 && x.Of > 0 { // of a bias
+			all := make([]float64, x.Of)
+			quant.Exact(t.Type, all, t.Row(0))
+			copy(dst, all[x.From:])
+			return
+		}
+		quant.Exact(t.Type, dst, t.Row(x.TensorRow(row)))
 	}
 }
 

@@ -64,12 +64,29 @@ func newBuilder(h *hparams) *builder {
 }
 
 // weight adds the tensor to the graph with the shape that the file gives it; the shape rules judge it.
-func (b *builder) weight(tensor string) graph.WeightID {
+func (b *builder) weight(tensor string) graph.WeightID { return b.weightPart(tensor, part{}, 0) }
+
+// part is which of a tensor's outputs are used: of so many those from from on; the zero part is all of them. See graph.Weight.
+type part struct{ from, of int }
+
+// weightPart is so many outputs of a matrix, or of its bias.
+func (b *builder) weightPart(tensor string, p part, outputs int) graph.WeightID {
 	rows, cols, ok := b.src.Shape(tensor)
 	if !ok {
 		b.fail(fmt.Errorf("tensor %s: is missing", tensor))
 	}
-	return b.g.NewWeight(tensor, rows, cols)
+	w := graph.Weight{Name: tensor, Rows: rows, Cols: cols}
+	if p.of > 0 {
+		has := &w.Rows
+		if rows == 1 {
+			has = &w.Cols
+		}
+		if *has != p.of {
+			b.fail(fmt.Errorf("tensor %s: has %d outputs, expected %d; %s", tensor, *has, p.of, Remedy))
+		}
+		*has, w.From, w.Of = outputs, p.from, p.of
+	}
+	return b.g.Use(w)
 }
 
 // withBias is the weight NAME.weight and, where the file has it, NAME.bias.
@@ -152,14 +169,32 @@ func (l *layer) linear(name string, width int, x value) value {
 	return l.multiply(step.Matmul{Slices: 1}, l.prefix+name, width, x)
 }
 
+// linearPart is linear of a part of a matrix that has the outputs of several projections: of those of NAME.weight so many from from on. It is called
+// as if it had a matrix of its own.
+func (l *layer) linearPart(name string, from, of int, as string, width int, x value) value {
+	return l.multiplyBy(step.Matmul{Slices: 1}, l.prefix+as, l.prefix+name, width, part{from, of}, x)
+}
+
 // multiply is a matmul of NAME.weight; the product is multiplied by NAME.scale, one number, and NAME.bias is added, where the file has them.
 func (b *builder) multiply(op step.Matmul, name string, width int, x value) value {
-	w := b.withBias(name)
-	if !b.has(name + ".scale") {
-		return b.step(op, name, width, []value{x}, w...)
+	return b.multiplyBy(op, name, name, width, part{}, x)
+}
+
+// multiplyBy is multiply with a part of tensors that are called otherwise than the step.
+func (b *builder) multiplyBy(op step.Matmul, name, tensors string, width int, p part, x value) value {
+	w := []graph.WeightID{b.weightPart(tensors+".weight", p, width)}
+	var bias, scale []graph.WeightID
+	if b.has(tensors + ".bias") {
+		bias = append(bias, b.weightPart(tensors+".bias", p, width))
 	}
-	y := b.step(op, name, width, []value{x}, w[0])
-	return b.step(step.Scale{By: 1}, name+"_scaled", width, []value{y}, append([]graph.WeightID{b.weight(name + ".scale")}, w[1:]...)...)
+	if b.has(tensors + ".scale") {
+		scale = append(scale, b.weight(tensors+".scale"))
+	}
+	if scale == nil {
+		return b.step(op, name, width, []value{x}, append(w, bias...)...)
+	}
+	y := b.step(op, name, width, []value{x}, w...)
+	return b.step(step.Scale{By: 1}, name+"_scaled", width, []value{y}, append(scale, bias...)...)
 }
 
 // back is the projection from a block back to the residual stream, whose K may belong to NUMA nodes: it is summed in slices (step.SlicesFor).
@@ -230,8 +265,9 @@ func (l *layer) project(a attention, x value) (q, k, v value) {
 		}
 		return q, k, l.linear("attn_v", nv, x)
 	}
-	all := l.linear("attn_qkv", nq+nk+nv, x)
-	return l.columns("attn_q", 0, nq, all), l.columns("attn_k", nq, nk, all), l.columns("attn_v", nq+nk, nv, all)
+	all := nq + nk + nv
+	q, k = l.linearPart("attn_qkv", 0, all, "attn_q", nq, x), l.linearPart("attn_qkv", nq, all, "attn_k", nk, x)
+	return q, k, l.linearPart("attn_qkv", nq+nk, all, "attn_v", nv, x)
 }
 
 // attend is an attention block: projections, turns, attention over keys and values of the layer's own or of an earlier one, and the way back.

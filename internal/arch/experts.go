@@ -115,18 +115,22 @@ func (l *layer) routedBy(m mixture, router, x value) value {
 	}
 	rows := in(step.Send{}, "ffn_send", l.hidden, send)
 	project := func(name string, slices int, x value) value {
-		w := l.expertWeights(name, all)
+		w := l.expertWeights(name, all, part{})
 		op := step.Experts{Slices: slices}
 		if scale := l.prefix + name + ".scale"; l.has(scale) && !(m.factors && name == "ffn_down_exps") {
 			op.Factors, w = true, append(w, l.weight(scale))
 		}
 		return in(op, name, l.g.Weights[w[0]].Each(), []value{x, ids}, w...)
 	}
+	half := func(name string, n int) value { // of the rows of each expert
+		total, _, _ := l.src.Shape(l.prefix + "ffn_gate_up_exps.weight")
+		each := total / all
+		w := l.expertWeights("ffn_gate_up_exps", all, part{n * (each / 2), each})
+		return in(step.Experts{Slices: 1}, name, l.g.Weights[w[0]].Each(), []value{rows, ids}, w...)
+	}
 	var gate, up value
 	if l.has(l.prefix + "ffn_gate_up_exps.weight") {
-		both := project("ffn_gate_up_exps", 1, rows)
-		n := l.g.Width(both) / 2
-		gate, up = in(step.Columns{}, "ffn_gate_exps", n, []value{both}), in(step.Columns{From: n}, "ffn_up_exps", n, []value{both})
+		gate, up = half("ffn_gate_exps", 0), half("ffn_up_exps", 1)
 	} else {
 		gate, up = project("ffn_gate_exps", 1, rows), project("ffn_up_exps", 1, rows)
 	}
@@ -139,8 +143,8 @@ func (l *layer) routedBy(m mixture, router, x value) value {
 	return l.step(step.Combine{}, l.prefix+"ffn_combine", l.hidden, combine)
 }
 
-// expertWeights is the weight NAME.weight of so many experts and, where the file has it, NAME.bias.
-func (l *layer) expertWeights(name string, all int) []graph.WeightID {
+// expertWeights is the weight NAME.weight of so many experts and, where the file has it, NAME.bias; or a half of each expert's outputs, without a bias.
+func (l *layer) expertWeights(name string, all int, p part) []graph.WeightID {
 	tensor := l.prefix + name + ".weight"
 	rows, cols, ok := l.src.Shape(tensor)
 	switch n := l.src.Experts(tensor); {
@@ -148,6 +152,12 @@ func (l *layer) expertWeights(name string, all int) []graph.WeightID {
 		l.fail(fmt.Errorf("tensor %s: is missing", tensor))
 	case n != all:
 		l.fail(fmt.Errorf("tensor %s: has %d matrices for %d experts; %s", tensor, n, all, Remedy))
+	}
+	if p.of > 0 {
+		if p.of%2 != 0 {
+			l.fail(fmt.Errorf("tensor %s: has %d outputs of each expert, which are no two halves; %s", tensor, p.of, Remedy))
+		}
+		return []graph.WeightID{l.g.Use(graph.Weight{Name: tensor, Rows: all * (p.of / 2), Cols: cols, Experts: all, From: p.from, Of: p.of})}
 	}
 	w := []graph.WeightID{l.g.NewExperts(tensor, all, rows, cols)}
 	if l.has(l.prefix + name + ".bias") {

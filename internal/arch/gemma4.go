@@ -106,3 +106,8 @@ func (b *builder) layerEmbeddings(x value) func(l *layer, x value) value {
 		return l.norm("post_norm", l.linear("proj", l.hidden, y))
 	}
 }
+
+// columns is a part of x.
+func (l *layer) columns(name string, from, width int, x value) value {
+	return l.step(step.Columns{From: from}, l.prefix+name, width, []value{x})
+}

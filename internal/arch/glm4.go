@@ -16,12 +16,6 @@ func glm4(b *builder) {
 
 // fusedGate is gated with a matrix ffn_up whose rows are the gate's, then up's.
 func (l *layer) fusedGate(act step.Activation, x value) value {
-	both := l.linear("ffn_up", 2*l.ffn, x)
-	gate, up := l.columns("ffn_gate", 0, l.ffn, both), l.columns("ffn_up_half", l.ffn, l.ffn, both)
+	gate, up := l.linearPart("ffn_up", 0, 2*l.ffn, "ffn_gate", l.ffn, x), l.linearPart("ffn_up", l.ffn, 2*l.ffn, "ffn_up", l.ffn, x)
 	return l.back("ffn_down", 0, l.step(step.GLU{Act: act}, l.prefix+"ffn_act", l.ffn, []value{gate, up}))
-}
-
-// columns is a part of x.
-func (l *layer) columns(name string, from, width int, x value) value {
-	return l.step(step.Columns{From: from}, l.prefix+name, width, []value{x})
 }

@@ -55,7 +55,7 @@ func (m *Model) Parts() []Part {
 	matrix := map[string]int64{}
 	for i, w := range m.Graph.Weights {
 		if id := graph.WeightID(i); m.Graph.Roles(id)[graph.Matrix] {
-			matrix[w.Name] = int64(walk.PanelsRoom(w, m.format(id)))
+			matrix[w.Name] += int64(walk.PanelsRoom(w, m.format(id)))
 		}
 	}
 	for _, t := range m.Tensors {

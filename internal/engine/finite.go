@@ -133,6 +133,9 @@ func (e *Engine) trace(ctx context.Context, b *walk.Batch, found func(it *plan.I
 // row; nil if there is none.
 func (e *Engine) badWeight(ctx context.Context) error {
 	for _, w := range e.Graph.Weights {
+		if w.From > 0 {
+			continue // of a tensor that was looked at
+		}
 		if err := e.scan(ctx, e.model.Tensor(w.Name)); err != nil {
 			return err
 		}

@@ -54,6 +54,9 @@ func (e *Engine) load() error {
 			if j := notFinite(v); j >= 0 {
 				return e.badElement(t, 0, j, v[j])
 			}
+			if w.Of > 0 {
+				v = v[w.From:][:w.Cols]
+			}
 			e.weights.Vectors[i] = v
 		}
 	}

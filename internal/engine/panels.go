@@ -57,11 +57,11 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 		return nil, nil, &ModelError{m.Path, err}
 	}
 	var list []*panelfile.Matrix
-	formats := map[string]*kernel.Format{}
+	formats, weights := map[string]*kernel.Format{}, labels(g)
 	tbl := kernel.For(t, f)
 	for i, w := range g.Weights {
 		t := m.Tensor(w.Name)
-		if !g.Roles(graph.WeightID(i))[graph.Matrix] || !decodable(t.Type) || formats[w.Name] != nil {
+		if !g.Roles(graph.WeightID(i))[graph.Matrix] || !decodable(t.Type) || formats[w.Label()] != nil {
 			continue
 		}
 		f := tbl.Format(t.Type, false)
@@ -69,15 +69,15 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 			continue
 		}
 		layout, version := f.Layout()
-		formats[w.Name] = f
+		formats[w.Label()] = f
 		size := f.PanelBytes(w.Cols)
-		list = append(list, &panelfile.Matrix{Name: w.Name, Type: t.Type.String(), Layout: layout, Version: version,
+		list = append(list, &panelfile.Matrix{Name: w.Label(), Type: t.Type.String(), Layout: layout, Version: version,
 			Rows: w.Rows, Cols: w.Cols, PanelBytes: size, Panels: walk.PanelsBytes(w, f) / size})
 	}
 	if len(list) == 0 {
 		return nil, nil, &ModelError{m.Path, errors.New("none of its weights has panels")}
 	}
-	src, err := sourceOf(m, list)
+	src, err := sourceOf(m, weights, list)
 	if err != nil {
 		return nil, nil, &ModelError{m.Path, err}
 	}
@@ -85,10 +85,12 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 		return nil, nil, &ModelError{m.Path, err}
 	}
 	return p, func(dst []byte, x *panelfile.Matrix, p int) error {
-		t, f := m.Tensor(x.Name), formats[x.Name]
-		r0 := p * f.PanelRows
+		w, f := weights[x.Name], formats[x.Name]
+		t := m.Tensor(w.Name)
+		from, to := walk.PanelRows(w, f, p)
+		first := w.TensorRow(from)
 		err := m.Guard(func() error {
-			f.Pack(dst, x.Cols, min(f.PanelRows, x.Rows-r0), func(r int) []byte { return t.Row(r0 + r) })
+			f.Pack(dst, x.Cols, to-from, func(r int) []byte { return t.Row(first + r) })
 			return nil
 		})
 		if err != nil {
@@ -98,17 +100,26 @@ func PlanPanels(m *gguf.Model, tier string) (p *panelfile.Plan, pack panelfile.P
 	}, nil
 }
 
+// labels are the weights of a graph, by what files of panels call them.
+func labels(g *graph.Graph) map[string]graph.Weight {
+	m := map[string]graph.Weight{}
+	for _, w := range g.Weights {
+		m[w.Label()] = w
+	}
+	return m
+}
+
 // sourceOf tells whose panels a file has.
-func sourceOf(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
-	src, err := sample(m, list)
+func sourceOf(m *gguf.Model, weights map[string]graph.Weight, list []*panelfile.Matrix) (panelfile.Source, error) {
+	src, err := sample(m, weights, list)
 	if err == nil {
-		src.Contents, err = contents(m, list)
+		src.Contents, err = contents(m, weights, list)
 	}
 	return src, err
 }
 
 // contents reads all data of matrices.
-func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
+func contents(m *gguf.Model, weights map[string]graph.Weight, list []*panelfile.Matrix) (uint32, error) {
 	sums, errs := make([]byte, 4*len(list)), make([]error, len(list))
 	var crew sync.WaitGroup
 	var next atomic.Int64
@@ -116,7 +127,7 @@ func contents(m *gguf.Model, list []*panelfile.Matrix) (uint32, error) {
 		crew.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(list); i = int(next.Add(1)) - 1 {
 				errs[i] = m.Guard(func() error {
-					binary.LittleEndian.PutUint32(sums[4*i:], dataSum(m.Tensor(list[i].Name)))
+					binary.LittleEndian.PutUint32(sums[4*i:], dataSum(m.Tensor(weights[list[i].Name].Name)))
 					return nil
 				})
 			}
@@ -149,7 +160,7 @@ const samplePiece = 4 << 10
 
 // sample looks at sizes, types, shapes, and 4 KiB in two places of each matrix: enough where the files are as old as
 // they were. It reads the file, so that no page of it is mapped.
-func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
+func sample(m *gguf.Model, weights map[string]graph.Weight, list []*panelfile.Matrix) (panelfile.Source, error) {
 	src, h := panelfile.Source{Bytes: m.SizeBytes()}, sha256.New()
 	var files []*os.File
 	defer func() {
@@ -170,7 +181,7 @@ func sample(m *gguf.Model, list []*panelfile.Matrix) (panelfile.Source, error) {
 		src.Modified = max(src.Modified, info.ModTime().UnixNano())
 	}
 	for _, x := range list {
-		t := m.Tensor(x.Name)
+		t := m.Tensor(weights[x.Name].Name)
 		fmt.Fprintf(h, "%q %v %v %d %d\n", t.Name, t.Type, t.Shape, t.Interleave, len(t.Data))
 		if t.Stored != nil {
 			fmt.Fprintln(h, t.Stored.Sum())
@@ -244,7 +255,7 @@ func (e *Engine) mapPanels(matrix []bool) error {
 			continue
 		}
 		all++
-		x, format := f.Matrix(w.Name), e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
+		x, format := f.Matrix(w.Label()), e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
 		switch {
 		case x == nil && !format.Direct:
 			missing++
@@ -274,17 +285,17 @@ func (e *Engine) foreign(f *panelfile.File) string {
 	if n := e.model.SizeBytes(); f.Bytes != n {
 		return fmt.Sprintf("is of a model of %d bytes, this one has %d", f.Bytes, n)
 	}
+	weights := labels(e.Graph)
 	for _, x := range f.Matrices {
-		t := e.model.Tensor(x.Name)
-		switch {
-		case t == nil:
+		w, ok := weights[x.Name]
+		if !ok {
 			return fmt.Sprintf("is of another model: tensor %q is not in this one", x.Name)
-		case t.Rows() != x.Rows || t.Cols() != x.Cols || t.Type.String() != x.Type:
-			return fmt.Sprintf("is of another model: tensor %s is %d×%d %s there, %d×%d %s here", x.Name, x.Rows,
-				x.Cols, x.Type, t.Rows(), t.Cols(), t.Type)
+		}
+		if t := e.model.Tensor(w.Name).Type; w.Rows != x.Rows || w.Cols != x.Cols || t.String() != x.Type {
+			return fmt.Sprintf("is of another model: tensor %s is %d×%d %s there, %d×%d %s here", x.Name, x.Rows, x.Cols, x.Type, w.Rows, w.Cols, t)
 		}
 	}
-	src, err := sample(e.model, f.Matrices)
+	src, err := sample(e.model, weights, f.Matrices)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("cannot be held against the model: %v", err)
@@ -294,7 +305,7 @@ func (e *Engine) foreign(f *panelfile.File) string {
 		return ""
 	}
 	// A copy, or another model that differs in a few rows: only all of it tells.
-	sum, err := contents(e.model, f.Matrices)
+	sum, err := contents(e.model, weights, f.Matrices)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("cannot be held against the model: %v", err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ck/internal/gguf"
+	"ck/internal/graph"
 	"ck/internal/isa"
 	"ck/internal/panelfile"
 	"ck/internal/quant"
@@ -26,7 +27,11 @@ func panelsOf(t *testing.T, m *gguf.Model, change func(list []*panelfile.Matrix)
 	}
 	if change != nil {
 		list := change(p.Matrices)
-		src, err := sourceOf(m, list)
+		weights := map[string]graph.Weight{}
+		for _, x := range m.Names() {
+			weights[x] = graph.Weight{Name: x}
+		}
+		src, err := sourceOf(m, weights, list)
 		if err != nil {
 			t.Fatal(err)
 		}

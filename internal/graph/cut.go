@@ -109,8 +109,7 @@ func (g *Graph) Cut(s Stage, read Op, name string, rows int) (*Graph, error) {
 	for _, x := range g.Steps[s.First:s.End] {
 		w := make([]WeightID, len(x.W))
 		for i, id := range x.W {
-			old := g.Weights[id]
-			w[i] = c.NewWeight(old.Name, old.Rows, old.Cols)
+			w[i] = c.Use(g.Weights[id])
 		}
 		c.Add(x.Op, x.Name, x.In, x.Out, w...)
 	}

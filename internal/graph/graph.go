@@ -36,12 +36,39 @@ func (s Space) Rows(rows, picks int) int {
 // WeightID names a weight of the graph.
 type WeightID int
 
-// Weight is a tensor of the model: a matrix [Rows, Cols], or a vector where Rows is 1.
+// Weight is a tensor of the model: a matrix [Rows, Cols], or a vector where Rows is 1. It may be a part of one.
 type Weight struct {
 	Name       string // the GGUF tensor name, "blk.0.attn_q.weight"
 	Rows, Cols int
 	// Experts is the number of matrices of equal size that the rows are, one after the other, where experts have one each; else 0.
 	Experts int
+	// From and Of say which part of a tensor it is that has the outputs of several projections one after the other, such as those of queries, keys
+	// and values: of the Of rows of each matrix those from From on, of the Of elements of a vector those. Of is 0 for a whole tensor.
+	From, Of int
+}
+
+// TensorRow is the tensor's row that row r of a matrix is.
+func (w Weight) TensorRow(r int) int {
+	if w.Of == 0 {
+		return r
+	}
+	return r/w.Each()*w.Of + w.From + r%w.Each()
+}
+
+// TensorRows is the number of rows of the tensor of a matrix.
+func (w Weight) TensorRows() int {
+	if w.Of == 0 {
+		return w.Rows
+	}
+	return max(1, w.Experts) * w.Of
+}
+
+// Label is the tensor's name, and the rows of each matrix where the weight is a part of it.
+func (w Weight) Label() string {
+	if w.Of == 0 {
+		return w.Name
+	}
+	return fmt.Sprintf("%s[%d:%d]", w.Name, w.From, w.From+w.Each())
 }
 
 // Each is the number of rows of one matrix.
@@ -158,12 +185,17 @@ func (g *Graph) NewWeight(name string, rows, cols int) WeightID {
 
 // NewExperts is NewWeight of the matrices of so many experts, which have rows rows together.
 func (g *Graph) NewExperts(name string, experts, rows, cols int) WeightID {
+	return g.Use(Weight{Name: name, Rows: rows, Cols: cols, Experts: experts})
+}
+
+// Use adds a weight or finds the one of the same name and part.
+func (g *Graph) Use(x Weight) WeightID {
 	for i, w := range g.Weights {
-		if w.Name == name {
+		if w.Name == x.Name && w.From == x.From && w.Of == x.Of {
 			return WeightID(i)
 		}
 	}
-	g.Weights = append(g.Weights, Weight{name, rows, cols, experts})
+	g.Weights = append(g.Weights, x)
 	return WeightID(len(g.Weights) - 1)
 }
 

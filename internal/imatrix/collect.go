@@ -184,7 +184,7 @@ func inputsOf(g *graph.Graph, opt *Options) ([]*source, error) {
 		s := &g.Steps[i]
 		for j, id := range s.W {
 			w := g.Weights[id]
-			if s.Op.Role(j) != graph.Matrix || !strings.HasPrefix(w.Name, "blk.") &&
+			if s.Op.Role(j) != graph.Matrix || w.From > 0 || !strings.HasPrefix(w.Name, "blk.") &&
 				!(opt.Output && w.Name == "output.weight") {
 				continue
 			}

@@ -131,7 +131,7 @@ func (l *Layers) Step(ctx context.Context) error {
 	changed := map[string]*gguf.Tensor{}
 	last := l.next == len(l.stages)-1
 	for _, w := range g.Weights {
-		if w.Name == hiddenName || last && !l.Wanted(w.Name) {
+		if w.Name == hiddenName || w.From > 0 || last && !l.Wanted(w.Name) {
 			continue
 		}
 		h := covariances[w.Name]

@@ -40,12 +40,13 @@ type Slot struct {
 	Rows, Cols int
 	Each       int // rows of one matrix: Rows, or those of one expert, whose panels are apart from the next one's
 	Format     *kernel.Format
-	Row        func(r int) []byte // the file form of a row; not used if Stored is there
+	Row        func(r int) []byte // the file form of a tensor's row; not used if Stored is there
 	Stored     Stored             // where the rows lie compressed; nil: they are mapped
 
 	release func(from, to int) // see Release
 	left    []atomic.Int32     // of each matrix: panels that are still to be packed to stay; nil without release
 
+	of    graph.Weight
 	mem   []byte          // panels; nil where there is no room for them: every use packs into scratch
 	state []atomic.Uint32 // per panel
 	pb    int             // bytes of a panel
@@ -97,9 +98,9 @@ func (u *reader) done() {
 	}
 }
 
-// NewSlot makes a slot of a weight with memory for its panels (nil: none).
+// NewSlot makes a slot of a weight with memory for its panels (nil: none). row is of the tensor, of which the weight may be a part.
 func NewSlot(w graph.Weight, f *kernel.Format, row func(int) []byte, mem []byte) *Slot {
-	s := &Slot{Rows: w.Rows, Cols: w.Cols, Each: w.Each(), Format: f, Row: row, mem: mem, pb: f.PanelBytes(w.Cols)}
+	s := &Slot{Rows: w.Rows, Cols: w.Cols, Each: w.Each(), Format: f, Row: row, of: w, mem: mem, pb: f.PanelBytes(w.Cols)}
 	s.state = make([]atomic.Uint32, s.panels())
 	return s
 }
@@ -123,7 +124,7 @@ func (e *DamagedPanel) Error() string {
 	return fmt.Sprintf("panel %d is damaged: its checksum is another", e.Panel)
 }
 
-// Release has f called with the rows of a matrix, such as an expert's, once all of its panels were packed to stay: nobody reads them again, so that
+// Release has f called with the tensor's rows of a matrix, such as an expert's, once all of its panels were packed to stay: nobody reads them again, so that
 // memory for them can be given back. It is called by the worker that packed the last one.
 func (s *Slot) Release(f func(from, to int)) {
 	s.release, s.left = f, make([]atomic.Int32, s.Rows/s.Each)
@@ -138,11 +139,15 @@ func (s *Slot) panels() int { return s.Rows / s.Each * s.PanelsEach() }
 func (s *Slot) PanelsEach() int { return (s.Each + s.Format.PanelRows - 1) / s.Format.PanelRows }
 
 // rowsOf is the rows of panel p.
-func (s *Slot) rowsOf(p int) (from, to int) {
-	n := s.PanelsEach()
-	first := p / n * s.Each
-	from = first + p%n*s.Format.PanelRows
-	return from, min(from+s.Format.PanelRows, first+s.Each)
+func (s *Slot) rowsOf(p int) (from, to int) { return PanelRows(s.of, s.Format, p) }
+
+// PanelRows is the rows of a weight that panel p has: of one matrix.
+func PanelRows(w graph.Weight, f *kernel.Format, p int) (from, to int) {
+	each := w.Each()
+	n := (each + f.PanelRows - 1) / f.PanelRows
+	first := p / n * each
+	from = first + p%n*f.PanelRows
+	return from, min(from+f.PanelRows, first+each)
 }
 
 // PanelsBytes is the memory that all panels of a weight take.
@@ -159,9 +164,10 @@ func PanelsRoom(w graph.Weight, f *kernel.Format) int {
 // pack writes panel p to dst.
 func (s *Slot) pack(u *reader, dst []byte, p int) {
 	r0, r1 := s.rowsOf(p)
-	row := func(r int) []byte { return s.Row(r0 + r) }
+	first := s.of.TensorRow(r0) // a panel's rows are of one matrix
+	row := func(r int) []byte { return s.Row(first + r) }
 	if s.Stored != nil {
-		row = func(r int) []byte { return u.rows.row(s, r0+r) }
+		row = func(r int) []byte { return u.rows.row(s, first+r) }
 	}
 	s.Format.Pack(dst, s.Cols, r1-r0, row)
 }
@@ -255,7 +261,7 @@ func (s *Slot) touch(u *reader, p, p1 int) {
 	from, _ := s.rowsOf(p)
 	_, to := s.rowsOf(p1 - 1)
 	for r := from; r < to && !u.stopped(); r += step {
-		b := s.Row(r)
+		b := s.Row(s.of.TensorRow(r))
 		for i := 0; i < len(b); i += faultAround {
 			u.sum ^= b[i]
 		}
@@ -274,7 +280,8 @@ func (s *Slot) keep(u *reader, p int) bool {
 	done = packed
 	if s.left != nil {
 		if i := p / s.PanelsEach(); s.left[i].Add(-1) == 0 {
-			s.release(i*s.Each, (i+1)*s.Each)
+			first := s.of.TensorRow(i * s.Each)
+			s.release(first, first+s.Each)
 		}
 	}
 	return true

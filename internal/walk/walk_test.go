@@ -29,12 +29,17 @@ type model struct {
 	raw   [][]byte // rows one after another
 }
 
+// row is row r of the tensor of w.
 func (m *model) row(w graph.WeightID, r int) []byte {
 	n := m.types[w].RowBytes(m.g.Weights[w].Cols)
 	return m.raw[w][r*n : (r+1)*n]
 }
 
 func (m *model) exact(w graph.WeightID, r int, dst []float64) {
+	x := m.g.Weights[w]
+	if x.Rows > 1 {
+		r = x.TensorRow(r)
+	}
 	quant.Exact(m.types[w], dst, m.row(w, r))
 }
 
@@ -70,6 +75,24 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		}
 		return do(step.Matmul{Slices: step.SlicesFor(k, 0)}, width, []graph.ValueID{x}, w...)
 	}
+	// parts is what matrices make that are one tensor together, of each of so many experts (0: none).
+	parts := func(x graph.ValueID, experts int, do func(outputs int, w ...graph.WeightID) graph.ValueID, outputs ...int) (made []graph.ValueID) {
+		n++
+		w := graph.Weight{Name: fmt.Sprintf("w%d", n), Cols: g.Width(x), Experts: experts}
+		for _, o := range outputs {
+			w.Of += o
+		}
+		for _, o := range outputs {
+			w.Rows = max(1, experts) * o
+			use := []graph.WeightID{g.Use(w)}
+			if experts == 0 && rng.IntN(3) == 0 {
+				use = append(use, g.Use(graph.Weight{Name: w.Name + "b", Rows: 1, Cols: o, From: w.From, Of: w.Of}))
+			}
+			made = append(made, do(o, use...))
+			w.From += o
+		}
+		return made
+	}
 	norm := func(x graph.ValueID, group int) graph.ValueID {
 		var w []graph.WeightID
 		if rng.IntN(4) > 0 {
@@ -93,10 +116,18 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		if rng.IntN(3) > 0 {
 			q, k, v = linear(x, heads*d), linear(x, kv*d), linear(x, kv*dv)
 		} else { // of one matrix
-			all := linear(x, heads*d+kv*d+kv*dv)
-			q = do(step.Columns{}, heads*d, []graph.ValueID{all})
-			k = do(step.Columns{From: heads * d}, kv*d, []graph.ValueID{all})
-			v = do(step.Columns{From: heads*d + kv*d}, kv*dv, []graph.ValueID{all})
+			of := []int{heads * d, kv * d, kv * dv}
+			if rng.IntN(2) == 0 { // what it makes is taken apart
+				all := linear(x, of[0]+of[1]+of[2])
+				q = do(step.Columns{}, of[0], []graph.ValueID{all})
+				k = do(step.Columns{From: of[0]}, of[1], []graph.ValueID{all})
+				v = do(step.Columns{From: of[0] + of[1]}, of[2], []graph.ValueID{all})
+			} else { // the matrix is
+				made := parts(x, 0, func(o int, w ...graph.WeightID) graph.ValueID {
+					return do(step.Matmul{Slices: 1}, o, []graph.ValueID{x}, w...)
+				}, of...)
+				q, k, v = made[0], made[1], made[2]
+			}
 		}
 		if rng.IntN(4) == 0 {
 			q = do(step.Temper{Beta: 0.3, Length: pick(1, 7, 100), Offset: pick(0, 1)}, heads*d, []graph.ValueID{q})
@@ -168,10 +199,16 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 		f := pick(widths[:2]...)
 		rows := routed(step.Send{}, g.Width(x), send)
 		var gate, up graph.ValueID
-		if rng.IntN(2) == 0 {
+		switch rng.IntN(4) {
+		case 0:
 			both := project(rows, 2*f)
 			gate, up = routed(step.Columns{}, f, []graph.ValueID{both}), routed(step.Columns{From: f}, f, []graph.ValueID{both})
-		} else {
+		case 1:
+			made := parts(rows, experts, func(o int, w ...graph.WeightID) graph.ValueID {
+				return routed(step.Experts{Slices: 1}, o, []graph.ValueID{rows, ids}, w...)
+			}, f, f)
+			gate, up = made[0], made[1]
+		default:
 			gate, up = project(rows, f), project(rows, f)
 		}
 		h := routed(step.GLU{Act: step.Activation(rng.IntN(3))}, f, []graph.ValueID{gate, up})
@@ -241,13 +278,18 @@ func randomModel(rng *rand.Rand, types []quant.Type) *model {
 	if rng.IntN(3) == 0 {
 		g.Logits = do(step.Softcap{Cap: 3}, g.Vocab, []graph.ValueID{g.Logits})
 	}
+	tensors := map[string]graph.WeightID{} // of parts
 	for id, w := range g.Weights {
+		if first, ok := tensors[w.Name]; ok && w.Rows > 1 {
+			m.types, m.raw = append(m.types, m.types[first]), append(m.raw, m.raw[first])
+			continue
+		}
 		t, vector := types[rng.IntN(len(types))], g.Roles(graph.WeightID(id))[graph.Vector]
 		if vector {
 			t = quant.F32
 		}
-		b := make([]byte, w.Rows*t.RowBytes(w.Cols))
-		if vector {
+		b := make([]byte, w.TensorRows()*t.RowBytes(w.Cols))
+		if tensors[w.Name] = graph.WeightID(id); vector {
 			for i := range w.Rows * w.Cols {
 				binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(1+0.3*rng.NormFloat64())))
 			}

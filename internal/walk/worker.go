@@ -101,7 +101,7 @@ func (w *Worker) Doubles(n int) []float64 {
 
 // FileRows reads the file form of a matrix from row row0 on, until the next call.
 func (w *Worker) FileRows(s *Slot, row0 int) func(r int) []byte {
-	w.slot, w.row0 = s, row0
+	w.slot, w.row0 = s, s.of.TensorRow(row0) // those that are read are of one matrix
 	return w.row
 }
 
