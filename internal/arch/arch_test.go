@@ -477,3 +477,34 @@ func TestFactorsOfMatrices(t *testing.T) {
 		}
 	}
 }
+
+// Queries, keys and values may be one matrix in a file of any architecture.
+func TestFusedProjections(t *testing.T) {
+	f := small(4, 24, 32)
+	for l := range 2 {
+		b := fmt.Sprintf("blk.%d.attn_", l)
+		delete(f.shapes, b+"q.weight")
+		delete(f.shapes, b+"k.weight")
+		delete(f.shapes, b+"v.weight")
+		f.shapes[b+"qkv.weight"], f.shapes[b+"qkv.bias"] = [2]int{8*24 + 4*24 + 4*32, 128}, [2]int{1, 8*24 + 4*24 + 4*32}
+	}
+	g, _ := build(t, f)
+	var got []string
+	for i := range g.Steps {
+		if s := &g.Steps[i]; strings.HasPrefix(s.Name, "blk.1.attn_") && s.Op.Kind() == "matmul" {
+			for _, w := range s.W {
+				got = append(got, fmt.Sprintf("%s %d %s", s.Name, g.Width(s.Out[0]), g.Weights[w].Label()))
+			}
+		}
+	}
+	want := []string{"blk.1.attn_q 192 blk.1.attn_qkv.weight[0:192]", "blk.1.attn_q 192 blk.1.attn_qkv.bias[0:192]",
+		"blk.1.attn_k 96 blk.1.attn_qkv.weight[192:288]", "blk.1.attn_k 96 blk.1.attn_qkv.bias[192:288]",
+		"blk.1.attn_v 128 blk.1.attn_qkv.weight[288:416]", "blk.1.attn_v 128 blk.1.attn_qkv.bias[288:416]", "blk.1.attn_output 128 blk.1.attn_output.weight"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q,\nwant %q", got, want)
+	}
+	f.shapes["blk.1.attn_qkv.weight"] = [2]int{415, 128}
+	if _, _, err := Build(f); err == nil || !strings.Contains(err.Error(), "tensor blk.1.attn_qkv.weight: has 415 outputs, expected 416") {
+		t.Error(err)
+	}
+}

@@ -224,7 +224,6 @@ type attention struct {
 	cap     float64 // of the scores, see step.Softcap; 0 for none
 	sinks   bool    // each head has a score without a key (step.Attend)
 	chunked bool    // windows are stretches that begin at multiples of them
-	fused   bool    // queries, keys and values are made by one matrix
 	turns   []turn  // what becomes of queries and keys before they meet, in this order
 	values  turn    // what becomes of values; nil: nothing
 
@@ -255,10 +254,10 @@ func normHeads(l *layer, of string, x value) value {
 // normWhole is the turn that normalises all heads of a row together.
 func normWhole(l *layer, of string, x value) value { return l.norm("attn_"+of+"_norm", x) }
 
-// project is the queries, keys and values of x. A layer without a matrix of values has its keys for them.
+// project is the queries, keys and values of x: of matrices of their own, or of one. A layer without a matrix of values has its keys for them.
 func (l *layer) project(a attention, x value) (q, k, v value) {
 	nq, nk, nv := l.heads*l.headK, l.kv*l.headK, l.kv*l.headV
-	if !a.fused {
+	if !l.has(l.prefix + "attn_qkv.weight") {
 		q, k = l.linear("attn_q", nq, x), l.linear("attn_k", nk, x)
 		if a.values != nil && nk == nv && !l.has(l.prefix+"attn_v.weight") {
 			return q, k, k
@@ -287,6 +286,9 @@ func (l *layer) meet(a attention, x value) (value, keysValues) {
 		q := l.linear("attn_q", l.heads*l.headK, x)
 		for _, t := range a.turns {
 			q = t(l, "q", q)
+		}
+		for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
+			l.has(l.prefix + name) // files have them, though nobody reads them
 		}
 		return q, a.kept[a.from[l.n]]
 	}

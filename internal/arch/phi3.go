@@ -11,7 +11,6 @@ func phi3(b *builder) {
 		}
 	}
 	a := b.attention(windows, b.rotate(halves))
-	a.fused = true
 	x := b.embed(0)
 	for l := range b.blocks {
 		x = l.add("attn_residual", x, l.attend(a, l.norm("attn_norm", x)))

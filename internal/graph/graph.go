@@ -63,12 +63,16 @@ func (w Weight) TensorRows() int {
 	return max(1, w.Experts) * w.Of
 }
 
-// Label is the tensor's name, and the rows of each matrix where the weight is a part of it.
+// Label is the tensor's name, and which of its outputs the weight is where it is a part.
 func (w Weight) Label() string {
 	if w.Of == 0 {
 		return w.Name
 	}
-	return fmt.Sprintf("%s[%d:%d]", w.Name, w.From, w.From+w.Each())
+	n := w.Each()
+	if w.Rows == 1 {
+		n = w.Cols
+	}
+	return fmt.Sprintf("%s[%d:%d]", w.Name, w.From, w.From+n)
 }
 
 // Each is the number of rows of one matrix.

@@ -25,6 +25,8 @@ type document struct {
 		Bytes int64
 		Why   string
 	}
+	Homes     []topo.Home // cores and memory that belong together
+	HomesNote []string
 }
 
 // WriteJSON prints the document of a machine, schema ck.topo/1. root is the saved tree that it was read from, "" for this machine.
@@ -40,6 +42,7 @@ func WriteJSON(w io.Writer, s *topo.Survey, root string) error {
 		d.CXL.Regions[i].UUID = ""
 	}
 	d.Workers.CPUs, d.Workers.Why = s.Workers()
+	d.Homes, d.HomesNote = s.Homes()
 	d.MemoryAvailable.Bytes, d.MemoryAvailable.Why = s.Machine.Memory()
 	b, err := json.Marshal(d)
 	if err != nil {

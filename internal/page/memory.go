@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ck/internal/humanize"
+	"ck/internal/plaintext"
 	"ck/internal/topo"
 )
 
@@ -56,10 +57,42 @@ func (p maker) memory() section {
 		}
 	}
 	p.kinds(&sec)
+	homes := p.homes(&sec)
 	sec.addTable(t)
+	sec.addTable(homes)
 	sec.addTable(access)
 	sec.addTable(side)
 	return sec
+}
+
+// homes says which cores and memory belong together for the engine, where there is more than one node: a table if that is not what the nodes say.
+func (p maker) homes(sec *section) plaintext.Table {
+	t := table("home", "memory of nodes", ">cores", "numbers")
+	homes, notes := p.s.Homes()
+	own := len(notes) == 0
+	for i, h := range homes {
+		own = own && len(h.Nodes) == 1
+		t.Rows = append(t.Rows, []string{fmt.Sprintf("home %d", i), numberList(h.Nodes), strconv.Itoa(len(h.Cores)), p.numbers(h.Cores)})
+	}
+	for _, n := range notes {
+		sec.add("homes", n)
+	}
+	if !own {
+		return t
+	}
+	if len(homes) > 1 {
+		sec.add("homes", fmt.Sprintf("%d, a node with its cores each", len(homes)))
+	}
+	return plaintext.Table{}
+}
+
+// numberList is numbers in their order.
+func numberList(of []int) string {
+	var words []string
+	for _, n := range of {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, " ")
 }
 
 // kinds says why memory is taken for something else than DRAM: of nodes in a row that are alike in one line.

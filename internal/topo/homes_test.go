@@ -1,0 +1,91 @@
+package topo
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"ck/internal/testkit"
+)
+
+// homesText is nodes:cores+siblings of each home.
+func homesText(homes []Home) string {
+	var list []string
+	for _, h := range homes {
+		list = append(list, strings.ReplaceAll(fmt.Sprintf("%v:%d+%d", h.Nodes, len(h.Cores), len(h.Siblings)), " ", ","))
+	}
+	return strings.Join(list, " ")
+}
+
+// Homes of all trees: every core that may be used is in one home, nothing is placed where it must not be.
+func TestHomes(t *testing.T) {
+	wants := map[string]string{
+		"tigerlake-1s":               "[0]:4+4",
+		"hm-epyc9375f-2s-nps1-nosmt": "[0]:32+0 [1]:32+0",
+		"hm-gnr-2s-snc3":             "[0]:40+40 [1]:40+40 [2]:40+40 [3]:40+40 [4]:40+40 [5]:40+40",
+		"clx-2s-snc2-2pmem":          "[0]:14+14 [1]:14+14 [2]:14+14 [3]:14+14",                            // beside memory that nobody told the kind of
+		"vm-2s-cxl-hmat":             "[0]:2+0 [1]:2+0",                                                    // CXL is nobody's
+		"hm-xeonmax-2s-quad-flat":    "[2,0]:52+52 [3,1]:52+52",                                            // HBM comes first
+		"knl-snc4-hybrid":            "[7,0]:4+12 [4,1]:4+12 [5,2]:4+12 [6,3]:4+12",                        // MCDRAM, by distance
+		"hm-tr3960x-nps4-memless":    "[1]:12+12 [2]:12+12",                                                // two nodes without memory
+		"disallowed-4n":              "[0]:2+0",                                                            // memory of node 1 is forbidden
+		"opteron-8n-sparse":          "[0]:6+0 [1]:6+0 [2]:6+0 [33]:6+0 [34]:6+0 [45]:6+0 [72]:6+0 [73]:6+0", // holes in the numbers
+		"hm-gh200-9nodes":            "[0]:72+0",                                                           // memory of the GPU is not ours
+		"hmat-gi":                    "[5,6,7,8,9,10]:8+0",                                                 // no node has both
+	}
+	files, err := filepath.Glob(filepath.Join(testkit.Data(t, "topology"), "trees", "*.tar.gz"))
+	if err != nil || len(files) < 40 {
+		t.Fatalf("%d trees, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".tar.gz")
+		fsys, err := Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Inspect(fsys, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		homes, notes := s.Homes()
+		if want, ok := wants[name]; ok && homesText(homes) != want {
+			t.Errorf("%s: %s, want %s", name, homesText(homes), want)
+		}
+		delete(wants, name)
+		var all, nodes []int
+		for _, h := range homes {
+			all = append(append(all, h.Cores...), h.Siblings...)
+			nodes = append(nodes, h.Nodes...)
+			if len(h.Cores) == 0 || len(h.Nodes) == 0 {
+				t.Errorf("%s: a home with nodes %v, cores %v", name, h.Nodes, h.Cores)
+			}
+			if !slices.IsSorted(h.Cores) || !slices.IsSorted(h.Siblings) {
+				t.Errorf("%s: %v, %v", name, h.Cores, h.Siblings)
+			}
+		}
+		slices.Sort(all)
+		if !slices.Equal(all, s.Affinity) {
+			t.Errorf("%s: homes have CPUs %v, this process %v", name, all, s.Affinity)
+		}
+		slices.Sort(nodes)
+		if len(slices.Compact(slices.Clone(nodes))) != len(nodes) {
+			t.Errorf("%s: nodes %v", name, nodes)
+		}
+		for i, n := range s.Nodes {
+			used := slices.Contains(nodes, n.ID)
+			switch kind := s.Memory[i].Kind; {
+			case used && !n.Allowed, used && len(homes) > 1 && len(n.CPUs) == 0 && kind != HBM:
+				t.Errorf("%s: node %d, %v without CPUs, is a home's", name, n.ID, kind)
+			case !used && n.MemTotal > 0 && n.Allowed && len(n.CPUs) == 0 && kind != GPU && !slices.ContainsFunc(notes, func(x string) bool {
+				return strings.HasPrefix(x, fmt.Sprintf("node %d ", n.ID))
+			}):
+				t.Errorf("%s: node %d is left out in silence", name, n.ID)
+			}
+		}
+	}
+	if len(wants) > 0 {
+		t.Errorf("trees that are not there: %v", wants)
+	}
+}
