@@ -101,7 +101,7 @@ func (e *Engine) account(matrix []bool) error {
 			e.note("weights stay in the file's form: panels: %v", err)
 			return nil
 		}
-		e.regions = append(e.regions, r)
+		e.regions = append(e.regions, held{r, "panels"})
 		e.panels = r.Bytes()
 	}
 	switch {
@@ -432,7 +432,7 @@ func (e *Engine) makeCache() error {
 		if err != nil {
 			return nil, err
 		}
-		e.regions = append(e.regions, r)
+		e.regions = append(e.regions, held{r, "KV cache"})
 		return r.Bytes()[:n], nil
 	}, limit)
 	if n := e.cache.BytesPerPosition(); limit > 0 && n > 0 {

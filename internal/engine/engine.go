@@ -74,7 +74,7 @@ type Engine struct {
 	of        *Engine            // of a variant: what it is one of
 	walkers   map[plan.Class]*walk.Walker
 	arena     *numa.Region
-	regions   []*numa.Region
+	regions   []held
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
 	keep      []bool                  // of each weight: there is room for its panels

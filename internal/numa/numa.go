@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -230,63 +229,6 @@ func mbindHint(e unix.Errno) string {
 		return " (the kernel knows no nodes)"
 	}
 	return ""
-}
-
-// A Placement counts sampled pages.
-type Placement struct {
-	Pages  int         // looked at
-	Absent int         // not touched yet
-	OnNode map[int]int // node: pages
-}
-
-// maxSample is how many pages Where looks at: 16,384 take about 2 ms.
-const maxSample = 1 << 14
-
-// Where looks at which nodes the pages of [off, off+n) are on (move_pages(2)), at all of them or at maxSample in equal steps.
-func (r *Region) Where(off, n int) (Placement, error) {
-	pl := Placement{OnNode: map[int]int{}}
-	b, err := r.pages(off, n)
-	if err != nil || len(b) == 0 {
-		return pl, err
-	}
-	total := len(b) / pageSize
-	pl.Pages = min(total, maxSample)
-	addrs, status := make([]unsafe.Pointer, pl.Pages), make([]int32, pl.Pages)
-	for i := range addrs {
-		addrs[i] = unsafe.Pointer(&b[int(int64(i)*int64(total)/int64(pl.Pages))*pageSize])
-	}
-	_, _, e := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(pl.Pages), uintptr(unsafe.Pointer(&addrs[0])), 0, uintptr(unsafe.Pointer(&status[0])), 0)
-	if e != 0 {
-		return Placement{}, fmt.Errorf("placement of memory is not verified: move_pages: %w", e)
-	}
-	for _, s := range status {
-		if s >= 0 {
-			pl.OnNode[int(s)]++
-		} else {
-			pl.Absent++ // ENOENT: not there; EFAULT: the zero page of a read
-		}
-	}
-	return pl, nil
-}
-
-// Verify is nil if no page of [off, off+n) is on another node than these (as far as Where looks). Pages that were not touched yet
-// are nowhere and do not count.
-func (r *Region) Verify(off, n int, nodes ...int) error {
-	pl, err := r.Where(off, n)
-	if err != nil {
-		return err
-	}
-	wrong, on := 0, 0
-	for id, k := range pl.OnNode {
-		if !slices.Contains(nodes, id) {
-			wrong += k
-			on = id
-		}
-	}
-	if wrong > 0 {
-		return fmt.Errorf("%d of %d sampled pages are not on nodes %v, but on %d and others", wrong, pl.Pages-pl.Absent, nodes, on)
-	}
-	return nil
 }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }

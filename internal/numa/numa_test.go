@@ -2,6 +2,7 @@ package numa
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -350,4 +351,47 @@ func hugeBytes(t *testing.T, r *Region) int {
 	}
 	t.Skip("smaps does not show the region")
 	return 0
+}
+
+// What numa_maps says of whole mappings, and that it says nothing of parts.
+func TestByNumaMaps(t *testing.T) {
+	page := uint64(pageSize)
+	const start = 0x7f0000200000
+	vma := func(from, pages uint64) string { return fmt.Sprintf("%x-%x rw-p 00000000 00:00 0\n", from, from+pages*page) }
+	maps := "7f00001ff000-7f0000200000 rw-p 00000000 00:00 0 \n" + vma(start, 512) + vma(start+512*page, 512) + "7fff00000000-7fff00021000 rw-p 0 [stack]\n"
+	counts := fmt.Sprintf("7f00001ff000 default anon=1 N7=1 kernelpagesize_kB=4\n%x bind:0 anon=512 dirty=512 N0=500 N1=12 kernelpagesize_kB=%d\n%x default anon=100 N1=100 kernelpagesize_kB=%d\n",
+		uint64(start), pageSize>>10, start+512*page, pageSize>>10)
+	pl, ok := byNumaMaps(start, 1024*pageSize, []byte(maps), []byte(counts))
+	if !ok || pl.Pages != 1024 || pl.Absent != 412 || pl.OnNode[0] != 500 || pl.OnNode[1] != 112 || len(pl.OnNode) != 2 || pl.By != "numa_maps" {
+		t.Errorf("%+v, %v", pl, ok)
+	}
+	for _, c := range [][2]int{{0, 1023}, {1, 1023}, {-2, 1026}, {512, 511}, {0, 1025}} {
+		if pl, ok := byNumaMaps(uintptr(start+c[0]*pageSize), c[1]*pageSize, []byte(maps), []byte(counts)); ok {
+			t.Errorf("pages %d and %d more: %+v", c[0], c[1], pl)
+		}
+	}
+	huge := strings.ReplaceAll(counts, fmt.Sprintf("anon=512 dirty=512 N0=500 N1=12 kernelpagesize_kB=%d", pageSize>>10), "huge anon=1 N0=1 kernelpagesize_kB=2048")
+	if pl, ok := byNumaMaps(start, 1024*pageSize, []byte(maps), []byte(huge)); !ok || pl.OnNode[0] != HugePage/pageSize {
+		t.Errorf("pages of 2 MiB: %+v, %v", pl, ok)
+	}
+	// Both ways agree on this machine, where it has both.
+	r := alloc(t, 3*HugePage, Options{Policy: FirstTouch})
+	touch(r.Bytes()[:2*HugePage])
+	b, _ := r.pages(0, r.n)
+	want, err := byMovePages(b)
+	if err != nil {
+		t.Skip(err)
+	}
+	text, err1 := os.ReadFile("/proc/self/maps")
+	told, err2 := os.ReadFile("/proc/self/numa_maps")
+	if err1 != nil || err2 != nil {
+		t.Skip(err1, err2)
+	}
+	got, ok := byNumaMaps(uintptr(unsafe.Pointer(&b[0])), len(b), text, told)
+	if !ok {
+		t.Skip("the mapping is a part of a larger one")
+	}
+	if got.Absent != want.Absent || fmt.Sprint(got.OnNode) != fmt.Sprint(want.OnNode) || want.Pages-want.Absent < 2*HugePage/pageSize {
+		t.Errorf("numa_maps %+v, move_pages %+v", got, want)
+	}
 }

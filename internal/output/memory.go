@@ -2,11 +2,15 @@ package output
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ck/internal/engine"
 )
 
 // residentBytes is the memory of the process that is in RAM, mapped files included; 0 if the kernel does not tell.
@@ -54,6 +58,21 @@ func nodePages(r io.Reader) string {
 		return "unknown"
 	}
 	return strings.Join(nodes, ", ")
+}
+
+// placed says where memory of one kind lies.
+func placed(p engine.Placed) string {
+	if p.Err != nil {
+		return fmt.Sprintf("%s: not verified (%v)", p.What, p.Err)
+	}
+	var nodes []string
+	for _, id := range slices.Sorted(maps.Keys(p.OnNode)) {
+		nodes = append(nodes, fmt.Sprintf("%d: %s", id, MiB(int64(p.OnNode[id])*int64(os.Getpagesize()))))
+	}
+	if nodes == nil {
+		nodes = []string{"none touched"}
+	}
+	return fmt.Sprintf("%s %s (%s, all pages)", p.What, strings.Join(nodes, ", "), p.By)
 }
 
 func isNode(s string) bool {

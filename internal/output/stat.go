@@ -58,6 +58,11 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 		line("nodes", "%s", nodePages(f))
 		f.Close()
 	}
+	if len(e.Machine.Nodes) > 1 {
+		for _, p := range e.Placement() {
+			line("", "%s", placed(p))
+		}
+	}
 }
 
 // Experts says how evenly experts were used: in how many layers, how many of them anybody chose, and what share of a layer's choices its busiest

@@ -18,6 +18,7 @@ type machine struct {
 	nodes           []node
 	dist            [][]int
 	cpu             string // model of QEMU; "": its own choice
+	homes           string // nodes:cores of each; "": each node with its cores
 }
 
 // A node has CPUs from first to last (none: last < first) and share parts of the memory.
@@ -69,17 +70,17 @@ var machines = []machine{
 		{0, 1, 1, 0, "DRAM", &hmat{0, 100, 200000}},
 		{2, 3, 1, 1, "DRAM", &hmat{1, 100, 200000}},
 		{0, -1, 2, 0, "CXL", &hmat{0, 250, 30000}},
-	}, dist: [][]int{{10, 21, 14}, {21, 10, 24}, {14, 24, 10}}},
+	}, dist: [][]int{{10, 21, 14}, {21, 10, 24}, {14, 24, 10}}, homes: "[0]:[0 1] [1]:[2 3]"},
 	{name: "2s-hbm", packages: 2, cores: 4, smt: 1, nodes: []node{
 		{0, 1, 2, 0, "DRAM", &hmat{0, 100, 150000}},
 		{2, 3, 2, 1, "DRAM", &hmat{1, 100, 150000}},
 		{0, -1, 1, 0, "HBM", &hmat{0, 120, 400000}},
 		{0, -1, 1, 1, "HBM", &hmat{1, 120, 400000}},
-	}, dist: [][]int{{10, 21, 13, 23}, {21, 10, 23, 13}, {13, 23, 10, 23}, {23, 13, 23, 10}}},
+	}, dist: [][]int{{10, 21, 13, 23}, {21, 10, 23, 13}, {13, 23, 10, 23}, {23, 13, 23, 10}}, homes: "[2 0]:[0 1] [3 1]:[2 3]"},
 	{name: "2s-memless", packages: 2, cores: 4, smt: 1, nodes: []node{
 		{0, 1, 1, 0, "DRAM", nil},
 		{2, 3, 0, 1, "", nil},
-	}, dist: dist(2, 1, 0, 21)},
+	}, dist: dist(2, 1, 0, 21), homes: "[0]:[0 1 2 3]"},
 	{name: "4s", packages: 4, cores: 4, smt: 1, nodes: seq(4, 1, 1), dist: dist(4, 1, 0, 21)},
 	{name: "8n", packages: 8, cores: 8, smt: 1, nodes: seq(8, 1, 1), dist: dist(8, 4, 16, 22)},
 }
@@ -113,6 +114,7 @@ type found struct {
 			WriteMBps  int `json:"write_bandwidth"`
 		}
 	}
+	Homes    []struct{ Nodes, Cores []int }
 	Affinity []int
 	Quota    struct{ CPUs float64 }
 	Limits   []struct{ Max, Left int64 }
@@ -124,6 +126,22 @@ func (n node) cpus() []int {
 		cpus = append(cpus, c)
 	}
 	return cpus
+}
+
+// homesText is what homes the machine has.
+func (m machine) homesText() string {
+	if m.homes != "" {
+		return m.homes
+	}
+	var homes []string
+	for i, n := range m.nodes {
+		cores := n.cpus()
+		if m.smt > 1 {
+			cores = slices.DeleteFunc(cores, func(c int) bool { return c%m.smt > 0 })
+		}
+		homes = append(homes, fmt.Sprintf("%v:%v", []int{i}, cores))
+	}
+	return strings.Join(homes, " ")
 }
 
 // compare lists where what was found is not what was asked for; plain is what cktopo --plain says, by name.
@@ -143,6 +161,11 @@ func compare(m machine, f *found, plain map[string]string) []string {
 	is(f.SMT, m.smt, "threads of a core")
 	is(f.SubNUMA != "", m.subNUMA, "nodes within packages")
 	is(f.Distance, m.dist, "distances")
+	var homes []string
+	for _, h := range f.Homes {
+		homes = append(homes, fmt.Sprintf("%v:%v", h.Nodes, h.Cores))
+	}
+	is(strings.Join(homes, " "), m.homesText(), "homes")
 	for i, row := range m.dist {
 		for j, d := range row {
 			if len(m.dist) > 1 {
@@ -223,6 +246,7 @@ func mutations(m machine) map[string]machine {
 		"CPUs":        change(func(c *machine) { c.nodes[last].last++ }),
 		"package":     change(func(c *machine) { c.nodes[last].pack++ }),
 		"kind":        change(func(c *machine) { c.nodes[last].kind = "PMEM" }),
+		"homes":       change(func(c *machine) { c.homes = "[" + c.homesText() }),
 		"fewer nodes": change(func(c *machine) { c.nodes = c.nodes[:last] }),
 		"HMAT": change(func(c *machine) {
 			h := hmat{0, 1, 1}
@@ -257,7 +281,7 @@ func TestTopologies(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			v := vm{topology: m.name, cpu: m.cpu, carry: []string{program(t, "ckrun"), program(t, "cktopo")}}
-			s := v.run(t, "./cktopo --json", "./cktopo --plain", story)
+			s := v.run(t, "./cktopo --json", "./cktopo --plain", strings.Replace(story, "-v", "-v --stat", 1))
 			var f found
 			if err := json.Unmarshal([]byte(s[0].ok(t).out), &f); err != nil {
 				t.Fatal(err)
@@ -275,6 +299,9 @@ func TestTopologies(t *testing.T) {
 				t.Errorf("ckrun writes %q, here %q", s[2].out, want)
 			}
 			s[2].says(t, fmt.Sprintf("%d workers: %d cores", m.cores, m.cores))
+			if len(m.nodes) > 1 && !regexp.MustCompile(`(?m)^ +(panels|buffers) \d+: [0-9.]+ MiB.* \(move_pages, all pages\)$`).MatchString(s[2].err) {
+				t.Errorf("--stat does not say where memory lies:\n%s", s[2].err)
+			}
 			t.Log(s[2].err)
 		})
 	}
