@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"internal/feedback":         {"internal/quant"},
 	"internal/quality/format":   {"internal/plaintext", "internal/quality"},
 	"internal/quality":          {"internal/engine", "internal/tokenizer", "internal/walk"},
-	"internal/cli":              {"asm/clone", "internal/aside", "internal/humanize", "internal/isa", "internal/plaintext"},
+	"internal/cli":              {"asm/clone", "internal/aside", "internal/humanize", "internal/isa", "internal/numa", "internal/plaintext"},
 	"internal/lineedit":         {},
 	"internal/picture":          {"internal/humanize", "internal/plaintext", "internal/topo"},
 	"internal/testkit":          {},

@@ -44,7 +44,7 @@ func (o *engineFlags) threadList() ([]int, error) {
 func (p *program) engineOptions(o *engineFlags, m *generate.Model) engine.Options {
 	c := &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv,
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv,
 		KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, m.Path),
 		MemLimit: c.MemLimit}
 }

@@ -80,11 +80,12 @@ func classify(err error) int {
 		room   *probe.RoomError
 		model  *engine.ModelError
 		tier   *engine.TierError
+		node   *engine.NodeError
 		full   *kv.ErrFull
 		memory *numa.NoMemory
 	)
 	switch {
-	case errors.Is(err, isa.ErrMissing):
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &node):
 		return cli.ExitResource // the word is right, the machine lacks it
 	case errors.As(err, &tier):
 		return cli.ExitUsage

@@ -88,7 +88,7 @@ func (p *program) modelWord(args []string) (path string, ok bool) {
 
 func (p *program) engineOptions() engine.Options {
 	c := &p.app.Common
-	return engine.Options{Tier: c.CPU, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
 }
 
 // classify gives the exit codes of the packages' errors.
@@ -97,6 +97,7 @@ func classify(err error) int {
 		opened *generate.InputError
 		model  *engine.ModelError
 		tier   *engine.TierError
+		node   *engine.NodeError
 		full   *kv.ErrFull
 		memory *numa.NoMemory
 		input  *inspect.InputError
@@ -109,7 +110,7 @@ func classify(err error) int {
 	switch {
 	case errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing), errors.As(err, &none):
 		return cli.ExitUsage
-	case errors.Is(err, isa.ErrMissing), errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &node), errors.As(err, &full), errors.As(err, &memory), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource
 	case errors.As(err, &opened), errors.As(err, &model), errors.As(err, &input), errors.As(err, &damage):
 		return cli.ExitInput

@@ -99,6 +99,7 @@ func classify(err error) int {
 		opened  *generate.InputError
 		model   *engine.ModelError
 		tier    *engine.TierError
+		node    *engine.NodeError
 		full    *kv.ErrFull
 		memory  *numa.NoMemory
 		file    *imatrix.FileError
@@ -112,7 +113,7 @@ func classify(err error) int {
 	case errors.As(err, &exists), errors.As(err, &changed), errors.As(err, &rule), errors.As(err, &needs),
 		errors.As(err, &resumed), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
-	case errors.Is(err, isa.ErrMissing), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output),
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &node), errors.As(err, &room), errors.As(err, &busy), errors.As(err, &output),
 		errors.As(err, &full), errors.As(err, &memory),
 		errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource

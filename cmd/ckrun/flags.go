@@ -158,7 +158,7 @@ func (o *options) encoding() generate.Encoding {
 func (p *program) engineOptions(path string) engine.Options {
 	o, c := &p.o, &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
 		KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, path), MemLimit: c.MemLimit,
 		Context: o.context}
 }

@@ -75,12 +75,13 @@ func classify(err error) int {
 		input   *generate.InputError
 		model   *engine.ModelError
 		tier    *engine.TierError
+		node    *engine.NodeError
 		full    *kv.ErrFull
 		memory  *numa.NoMemory
 		noFound = errors.Is(err, generate.ErrNoTemplate) || errors.Is(err, generate.ErrTemplateName)
 	)
 	switch {
-	case errors.Is(err, isa.ErrMissing):
+	case errors.Is(err, isa.ErrMissing), errors.As(err, &node):
 		return cli.ExitResource // the word is right, the machine lacks it
 	case errors.As(err, &tier), noFound:
 		return cli.ExitUsage

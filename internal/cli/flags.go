@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ck/internal/humanize"
+	"ck/internal/numa"
 )
 
 const groupKey = "ck_group"
@@ -152,6 +153,19 @@ func (g Group) Enum(p *string, name, short, def, meta string, words []string, us
 		return nil
 	}
 	g.value(&value{meta: meta, set: set, get: func() string { return *p }, enums: words}, name, short, usage)
+}
+
+// Placement adds a flag with a mode of numa.ParseMode.
+func (g Group) Placement(p *string, name, def, usage string) {
+	*p = def
+	set := func(s string) error {
+		_, err := numa.ParseMode(s)
+		if err == nil {
+			*p = s
+		}
+		return err
+	}
+	g.value(&value{meta: "MODE", set: set, get: func() string { return *p }}, name, "", usage)
 }
 
 // Int adds a flag with a whole number in [lo, hi]. A default outside means "not set" and is not shown.

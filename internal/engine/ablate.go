@@ -124,7 +124,7 @@ func (e *Engine) SharesSequences(o *Engine) bool { return e.cache == o.cache }
 // NoHugePages says why the system gives no huge pages for what the engine asked them for; nil if it does.
 func (e *Engine) NoHugePages() error {
 	for _, r := range e.regions {
-		if err := r.Degraded(); err != nil {
+		if err := r.NoHugePages(); err != nil {
 			return err
 		}
 	}
@@ -132,4 +132,6 @@ func (e *Engine) NoHugePages() error {
 }
 
 // pages is how the engine takes memory.
-func (e *Engine) pages() numa.Options { return numa.Options{SmallPages: e.opt.Without&Huge != 0} }
+func (e *Engine) pages() numa.Options {
+	return numa.Options{SmallPages: e.opt.Without&Huge != 0, Policy: e.place.Policy, Nodes: e.place.Nodes}
+}

@@ -33,6 +33,7 @@ import (
 // Options are the user's wishes; zero values mean the engine's choice.
 type Options struct {
 	Tier         string // ISA tier to force; "": the best one of the machine
+	NUMA         string // where workers run and memory lies, see numa.ParseMode; "": the system decides
 	Threads      int    // workers for generation; 0: what the machine grants
 	ThreadsBatch int    // workers for prompts; 0: Threads
 	UBatch       int    // rows of the largest walk; 0: 512
@@ -75,6 +76,8 @@ type Engine struct {
 	walkers   map[plan.Class]*walk.Walker
 	arena     *numa.Region
 	regions   []held
+	place     numa.Mode       // of memory: with nodes for each policy but FirstTouch
+	misplaced bool            // it was said that the system refuses to place memory
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
 	keep      []bool                  // of each weight: there is room for its panels
@@ -213,7 +216,7 @@ func (e *Engine) machine() error {
 	if e.opt.Without&Prefetch != 0 {
 		e.tbl = e.tbl.WithoutPrefetch()
 	}
-	m, err := topo.Read("")
+	m, err := e.bound()
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,59 @@
 package engine
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 
 	"ck/internal/numa"
+	"ck/internal/topo"
 )
+
+// NodeError says that the nodes of Options.NUMA cannot be had.
+type NodeError struct{ Err error }
+
+func (e *NodeError) Error() string { return "--numa: " + e.Err.Error() }
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// bound is the machine as Options.NUMA leaves it, and sets where memory is taken.
+func (e *Engine) bound() (topo.Machine, error) {
+	mode, err := numa.ParseMode(e.opt.NUMA)
+	if err != nil {
+		return topo.Machine{}, &NodeError{err}
+	}
+	if mode.Policy == numa.FirstTouch {
+		return topo.Read("")
+	}
+	s, err := topo.Inspect(os.DirFS("/"), true)
+	if err != nil {
+		return topo.Machine{}, err
+	}
+	if mode.Policy == numa.Bind {
+		m, err := s.Bound(mode.Nodes)
+		if err != nil {
+			return topo.Machine{}, &NodeError{err}
+		}
+		e.place = mode
+		e.note("memory of nodes %s alone, and the cores that work there", nodeList(mode.Nodes))
+		return m, nil
+	}
+	homes, _ := s.Homes()
+	for _, h := range homes {
+		mode.Nodes = append(mode.Nodes, h.Nodes...)
+	}
+	if len(mode.Nodes) < 2 {
+		e.warn("--numa interleave: there is one memory node to take memory of; it stays where it is touched first")
+		return s.Machine, nil
+	}
+	e.place = mode
+	e.note("memory in turns of nodes %s", nodeList(mode.Nodes))
+	return s.Machine, nil
+}
+
+func nodeList(nodes []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(nodes), "[]"), " ", ", ")
+}
 
 // held is memory that the engine keeps until it is closed.
 type held struct {

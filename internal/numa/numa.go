@@ -59,9 +59,10 @@ func (e *NoMemory) Unwrap() error { return e.Err }
 
 // A Region is memory from Alloc.
 type Region struct {
-	all      []byte // whole pages
-	n        int    // bytes of it that were asked for
-	degraded error
+	all  []byte // whole pages
+	n    int    // bytes of it that were asked for
+	huge error  // why there are no huge pages
+	far  error  // why the policy is not that which was asked for
 }
 
 var pageSize = os.Getpagesize()
@@ -102,7 +103,7 @@ func Alloc(n int, opt Options) (*Region, error) {
 		unix.MunmapPtr(unsafe.Add(p, head+size), tail)
 	}
 	r := &Region{all: unsafe.Slice((*byte)(unsafe.Add(p, head)), size), n: n}
-	r.degraded = errors.Join(r.adviseHuge(opt.SmallPages), r.Place(0, n, opt.Policy, opt.Nodes...))
+	r.huge, r.far = r.adviseHuge(opt.SmallPages), r.Place(0, n, opt.Policy, opt.Nodes...)
 	return r, nil
 }
 
@@ -131,7 +132,11 @@ var hugePagesOff = sync.OnceValue(func() error {
 func (r *Region) Bytes() []byte { return r.all[:r.n:r.n] }
 
 // Degraded is nil if all that was asked for was granted, else it says in a line each what was not.
-func (r *Region) Degraded() error { return r.degraded }
+func (r *Region) Degraded() error { return errors.Join(r.huge, r.far) }
+
+// NoHugePages says why the memory has no huge pages, Misplaced why it lies where it is touched first; nil where they were granted, or not asked for.
+func (r *Region) NoHugePages() error { return r.huge }
+func (r *Region) Misplaced() error   { return r.far }
 
 // Free gives the memory back. A second call does nothing.
 func (r *Region) Free() error {

@@ -357,7 +357,9 @@ func hugeBytes(t *testing.T, r *Region) int {
 func TestByNumaMaps(t *testing.T) {
 	page := uint64(pageSize)
 	const start = 0x7f0000200000
-	vma := func(from, pages uint64) string { return fmt.Sprintf("%x-%x rw-p 00000000 00:00 0\n", from, from+pages*page) }
+	vma := func(from, pages uint64) string {
+		return fmt.Sprintf("%x-%x rw-p 00000000 00:00 0\n", from, from+pages*page)
+	}
 	maps := "7f00001ff000-7f0000200000 rw-p 00000000 00:00 0 \n" + vma(start, 512) + vma(start+512*page, 512) + "7fff00000000-7fff00021000 rw-p 0 [stack]\n"
 	counts := fmt.Sprintf("7f00001ff000 default anon=1 N7=1 kernelpagesize_kB=4\n%x bind:0 anon=512 dirty=512 N0=500 N1=12 kernelpagesize_kB=%d\n%x default anon=100 N1=100 kernelpagesize_kB=%d\n",
 		uint64(start), pageSize>>10, start+512*page, pageSize>>10)

@@ -236,7 +236,7 @@ func (m Machine) Budget() (bytes int64, why string, ok bool) {
 		}
 	}
 	if n, nodes := m.onAllowedNodes(tree{FS: os.DirFS("/")}); nodes != "" && n < bytes {
-		bytes, why = n, fmt.Sprintf("%s available on node %s, where the cpuset allows memory", gib(n), nodes)
+		bytes, why = n, fmt.Sprintf("%s available on node %s, where memory may be taken", gib(n), nodes)
 	}
 	return bytes, why, true
 }

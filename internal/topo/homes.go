@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // A Home is memory and the cores that work there: where parts of a model are placed.
@@ -130,4 +131,42 @@ func (s *Survey) nearest(i int, at map[int]int, has func(home int) int) int {
 		}
 	}
 	return home
+}
+
+// Bound is the machine as a process sees it that works at the homes of some memory nodes and takes memory there alone. Nodes without cores may be
+// among them, not by themselves. Errors say which node cannot be had.
+func (s *Survey) Bound(nodes []int) (Machine, error) {
+	m := s.Machine
+	m.Nodes, m.Affinity = slices.Clone(m.Nodes), nil
+	for i := range m.Nodes {
+		m.Nodes[i].Allowed = false
+	}
+	for _, id := range nodes {
+		i := slices.IndexFunc(m.Nodes, func(n Node) bool { return n.ID == id })
+		switch {
+		case i < 0:
+			var ids []string
+			for _, n := range m.Nodes {
+				ids = append(ids, fmt.Sprint(n.ID))
+			}
+			return Machine{}, fmt.Errorf("there is no memory node %d here; there are %s", id, strings.Join(ids, ", "))
+		case !s.Nodes[i].Allowed:
+			return Machine{}, fmt.Errorf("this process may not take memory of node %d (cpuset)", id)
+		case !s.holds(i):
+			return Machine{}, fmt.Errorf("node %d has no memory", id)
+		}
+		m.Nodes[i].Allowed = true
+	}
+	homes, _ := s.Homes()
+	for _, h := range homes {
+		if slices.ContainsFunc(h.Nodes, func(id int) bool { return slices.Contains(nodes, id) }) {
+			m.Affinity = append(append(m.Affinity, h.Cores...), h.Siblings...)
+		}
+	}
+	if len(m.Affinity) == 0 {
+		return Machine{}, fmt.Errorf("no core works at %s %s; name a node with cores as well", map[bool]string{true: "node", false: "nodes"}[len(nodes) == 1],
+			strings.Trim(fmt.Sprint(nodes), "[]"))
+	}
+	slices.Sort(m.Affinity)
+	return m, nil
 }

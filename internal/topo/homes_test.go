@@ -25,15 +25,15 @@ func TestHomes(t *testing.T) {
 		"tigerlake-1s":               "[0]:4+4",
 		"hm-epyc9375f-2s-nps1-nosmt": "[0]:32+0 [1]:32+0",
 		"hm-gnr-2s-snc3":             "[0]:40+40 [1]:40+40 [2]:40+40 [3]:40+40 [4]:40+40 [5]:40+40",
-		"clx-2s-snc2-2pmem":          "[0]:14+14 [1]:14+14 [2]:14+14 [3]:14+14",                            // beside memory that nobody told the kind of
-		"vm-2s-cxl-hmat":             "[0]:2+0 [1]:2+0",                                                    // CXL is nobody's
-		"hm-xeonmax-2s-quad-flat":    "[2,0]:52+52 [3,1]:52+52",                                            // HBM comes first
-		"knl-snc4-hybrid":            "[7,0]:4+12 [4,1]:4+12 [5,2]:4+12 [6,3]:4+12",                        // MCDRAM, by distance
-		"hm-tr3960x-nps4-memless":    "[1]:12+12 [2]:12+12",                                                // two nodes without memory
-		"disallowed-4n":              "[0]:2+0",                                                            // memory of node 1 is forbidden
+		"clx-2s-snc2-2pmem":          "[0]:14+14 [1]:14+14 [2]:14+14 [3]:14+14",                              // beside memory that nobody told the kind of
+		"vm-2s-cxl-hmat":             "[0]:2+0 [1]:2+0",                                                      // CXL is nobody's
+		"hm-xeonmax-2s-quad-flat":    "[2,0]:52+52 [3,1]:52+52",                                              // HBM comes first
+		"knl-snc4-hybrid":            "[7,0]:4+12 [4,1]:4+12 [5,2]:4+12 [6,3]:4+12",                          // MCDRAM, by distance
+		"hm-tr3960x-nps4-memless":    "[1]:12+12 [2]:12+12",                                                  // two nodes without memory
+		"disallowed-4n":              "[0]:2+0",                                                              // memory of node 1 is forbidden
 		"opteron-8n-sparse":          "[0]:6+0 [1]:6+0 [2]:6+0 [33]:6+0 [34]:6+0 [45]:6+0 [72]:6+0 [73]:6+0", // holes in the numbers
-		"hm-gh200-9nodes":            "[0]:72+0",                                                           // memory of the GPU is not ours
-		"hmat-gi":                    "[5,6,7,8,9,10]:8+0",                                                 // no node has both
+		"hm-gh200-9nodes":            "[0]:72+0",                                                             // memory of the GPU is not ours
+		"hmat-gi":                    "[5,6,7,8,9,10]:8+0",                                                   // no node has both
 	}
 	files, err := filepath.Glob(filepath.Join(testkit.Data(t, "topology"), "trees", "*.tar.gz"))
 	if err != nil || len(files) < 40 {
@@ -87,5 +87,47 @@ func TestHomes(t *testing.T) {
 	}
 	if len(wants) > 0 {
 		t.Errorf("trees that are not there: %v", wants)
+	}
+}
+
+// A process that is bound to nodes has the cores of their homes and no other memory.
+func TestBound(t *testing.T) {
+	fsys, err := Open(filepath.Join(testkit.Data(t, "topology"), "trees", "vm-2s-cxl-hmat.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Inspect(fsys, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		nodes, cores []int
+		err          string
+	}{
+		{[]int{1}, []int{2, 3}, ""}, {[]int{1, 0}, []int{0, 1, 2, 3}, ""}, {[]int{0, 2}, []int{0, 1}, ""},
+		{[]int{2}, nil, "no core works at node 2; name a node with cores as well"}, {[]int{0, 3}, nil, "there is no memory node 3 here; there are 0, 1, 2"},
+	} {
+		m, err := s.Bound(c.nodes)
+		if c.err != "" {
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%v: %v, want %s", c.nodes, err, c.err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(m.Affinity, c.cores) {
+			t.Errorf("%v: cores %v, %v", c.nodes, m.Affinity, err)
+		}
+		for _, n := range m.Nodes {
+			if n.Allowed != slices.Contains(c.nodes, n.ID) {
+				t.Errorf("%v: node %d may be used: %v", c.nodes, n.ID, n.Allowed)
+			}
+		}
+	}
+	if !s.Nodes[0].Allowed || !s.Nodes[1].Allowed {
+		t.Error("the survey itself has changed")
+	}
+	s.Nodes[1].Allowed = false
+	if _, err := s.Bound([]int{1}); err == nil || !strings.Contains(err.Error(), "may not take memory of node 1") {
+		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func TestCpuset(t *testing.T) {
 			t.Errorf("%q, here %q", s[0].out, want)
 		}
 		s[0].says(t, "2 workers: 2 cores in affinity, no quota\n")
-		s[0].says(t, "available on node 1, where the cpuset allows memory")
+		s[0].says(t, "available on node 1, where memory may be taken")
 		if mib := budget(t, s[0]); mib < 200 || mib > memMiB/2 {
 			t.Errorf("a budget of %d MiB on a node of %d", mib, memMiB/2)
 		}

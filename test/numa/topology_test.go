@@ -224,6 +224,55 @@ func compare(m machine, f *found, plain map[string]string) []string {
 	return bad
 }
 
+// has reports whether a node has memory.
+func (m machine) has(node int) bool { return node < len(m.nodes) && m.nodes[node].share > 0 }
+
+var placedLine = regexp.MustCompile(`(?m)^ +(?:panels|KV cache|buffers) (.*) \(move_pages, all pages\)$`)
+
+// checkPlaced looks at what --stat of a run with --numa says: memory lies on the nodes that were named, or on those of all homes.
+func (m machine) checkPlaced(t *testing.T, s step) {
+	t.Helper()
+	if len(m.nodes) == 1 {
+		return
+	}
+	lines := placedLine.FindAllStringSubmatch(s.err, -1)
+	if len(lines) < 2 {
+		t.Errorf("%s: --stat does not say where memory lies\n%s", s.command, s.err)
+	}
+	used := map[string]bool{}
+	for _, l := range lines {
+		for _, part := range strings.Split(l[1], ", ") {
+			node, _, _ := strings.Cut(part, ":")
+			used[node] = true
+		}
+	}
+	_, mode, _ := strings.Cut(s.command, "--numa ")
+	mode, _, _ = strings.Cut(mode, " ")
+	want := map[string]bool{}
+	if list, ok := strings.CutPrefix(mode, "bind="); ok {
+		for _, n := range strings.Split(list, ",") {
+			want[n] = true
+		}
+	} else {
+		for _, home := range regexp.MustCompile(`\[([0-9 ]+)\]:`).FindAllStringSubmatch(m.homesText(), -1) {
+			for _, n := range strings.Fields(home[1]) {
+				want[n] = true
+			}
+		}
+		if len(want) < 2 { // nothing to spread over
+			return
+		}
+	}
+	for n := range used {
+		if !want[n] {
+			t.Errorf("%s: memory on node %s, wanted %v\n%s", s.command, n, want, s.err)
+		}
+	}
+	if mode == "interleave" && len(used) != len(want) {
+		t.Errorf("%s: memory on nodes %v, wanted %v", s.command, used, want)
+	}
+}
+
 // mutations are other machines than m, each in one thing.
 func mutations(m machine) map[string]machine {
 	last := len(m.nodes) - 1
@@ -281,7 +330,13 @@ func TestTopologies(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			v := vm{topology: m.name, cpu: m.cpu, carry: []string{program(t, "ckrun"), program(t, "cktopo")}}
-			s := v.run(t, "./cktopo --json", "./cktopo --plain", strings.Replace(story, "-v", "-v --stat", 1))
+			commands := []string{"./cktopo --json", "./cktopo --plain", strings.Replace(story, "-v", "-v --stat", 1)}
+			for _, mode := range []string{"interleave", "bind=0", "bind=0,1"} {
+				if m.has(0) && (m.has(1) || !strings.HasSuffix(mode, "1")) {
+					commands = append(commands, strings.Replace(story, "-v", "-v --stat --numa "+mode, 1))
+				}
+			}
+			s := v.run(t, commands...)
 			var f found
 			if err := json.Unmarshal([]byte(s[0].ok(t).out), &f); err != nil {
 				t.Fatal(err)
@@ -303,6 +358,12 @@ func TestTopologies(t *testing.T) {
 				t.Errorf("--stat does not say where memory lies:\n%s", s[2].err)
 			}
 			t.Log(s[2].err)
+			for _, x := range s[3:] {
+				if x.ok(t).out != want {
+					t.Errorf("%s writes %q, here %q", x.command, x.out, want)
+				}
+				m.checkPlaced(t, x)
+			}
 		})
 	}
 }
