@@ -35,7 +35,7 @@ func (e *Engine) bound() (topo.Machine, error) {
 			return topo.Machine{}, &NodeError{err}
 		}
 		e.place = mode
-		e.note("memory of nodes %s alone, and the cores that work there", nodeList(mode.Nodes))
+		e.note("memory of %s alone, and the cores that work there", nodeList(mode.Nodes))
 		return m, nil
 	}
 	homes, _ := s.Homes()
@@ -47,12 +47,16 @@ func (e *Engine) bound() (topo.Machine, error) {
 		return s.Machine, nil
 	}
 	e.place = mode
-	e.note("memory in turns of nodes %s", nodeList(mode.Nodes))
+	e.note("memory of %s in turns", nodeList(mode.Nodes))
 	return s.Machine, nil
 }
 
 func nodeList(nodes []int) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(nodes), "[]"), " ", ", ")
+	name := "nodes "
+	if len(nodes) == 1 {
+		name = "node "
+	}
+	return name + strings.ReplaceAll(strings.Trim(fmt.Sprint(nodes), "[]"), " ", ", ")
 }
 
 // held is memory that the engine keeps until it is closed.
