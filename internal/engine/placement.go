@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -25,7 +24,7 @@ func (e *Engine) bound() (topo.Machine, error) {
 	if mode.Policy == numa.FirstTouch {
 		return topo.Read("")
 	}
-	s, err := topo.Inspect(os.DirFS("/"), true)
+	s, err := topo.Nodes()
 	if err != nil {
 		return topo.Machine{}, err
 	}

@@ -2,7 +2,9 @@ package topo
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -129,5 +131,22 @@ func TestBound(t *testing.T) {
 	s.Nodes[1].Allowed = false
 	if _, err := s.Bound([]int{1}); err == nil || !strings.Contains(err.Error(), "may not take memory of node 1") {
 		t.Error(err)
+	}
+}
+
+// Nodes finds what Inspect does, of what homes are made of.
+func TestNodes(t *testing.T) {
+	n, err := Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Inspect(os.DirFS("/"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := n.Homes()
+	b, _ := s.Homes()
+	if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(n.Memory, s.Memory) || !reflect.DeepEqual(n.Distance, s.Distance) || n.Model != s.Model {
+		t.Errorf("%+v, Inspect finds %+v", n, s)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -20,25 +21,17 @@ var errNoCPUs = errors.New("topology: the tree names no CPUs (looked for sys/dev
 // Survey.Missing.
 func Inspect(fsys fs.FS, live bool) (Survey, error) {
 	r := tree{fsys, &notes{}, new(int)}
-	m, ok := read(r, live)
+	s, cpuinfo, ok := r.begin(live)
 	if !ok {
 		return Survey{}, errNoCPUs
 	}
-	s := Survey{Machine: m}
-	cpuinfo, _ := r.head("proc/cpuinfo", 1<<16) // the first CPU is enough
-	s.Arch, s.Model = r.archOf(cpuinfo), modelOf(cpuinfo)
-	if live && s.Arch == "" {
-		s.Arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	}
+	m := s.Machine
 	s.Kernel = r.word("proc/sys/kernel/osrelease")
 	version, _ := r.head("proc/version", 1<<10)
 	if f := strings.Fields(version); s.Kernel == "" && len(f) > 2 {
 		s.Kernel = f[2]
 	}
-	var online []int
-	for _, c := range m.CPUs {
-		online = append(online, c.ID)
-	}
+	online := s.online()
 	s.Possible, _ = r.list(cpuDir + "/possible")
 	if s.Present, ok = r.list(cpuDir + "/present"); !ok {
 		s.Present = r.numbered(cpuDir, "cpu")
@@ -72,6 +65,43 @@ func Inspect(fsys fs.FS, live bool) (Survey, error) {
 	}
 	s.Missing = append(s.Missing, r.notes.all()...)
 	return s, nil
+}
+
+// Nodes is a Survey of this system with what Homes look at alone: CPUs, packages, memory nodes, their distances and kinds of memory.
+func Nodes() (Survey, error) {
+	r := tree{os.DirFS("/"), &notes{}, new(int)}
+	s, cpuinfo, ok := r.begin(true)
+	if !ok {
+		return Survey{}, errNoCPUs
+	}
+	r.levels(&s, s.online())
+	s.Distance = r.distances(s.Nodes)
+	s.CXL.DAX = r.dax()
+	r.memories(&s, cpuinfo)
+	return s, nil
+}
+
+// begin is a Survey with the machine, and what the kernel says of its first CPU; not ok means that no CPUs were found.
+func (r tree) begin(live bool) (s Survey, cpuinfo string, ok bool) {
+	m, ok := read(r, live)
+	if !ok {
+		return s, "", false
+	}
+	s = Survey{Machine: m}
+	cpuinfo, _ = r.head("proc/cpuinfo", 1<<16) // the first CPU is enough
+	s.Arch, s.Model = r.archOf(cpuinfo), modelOf(cpuinfo)
+	if live && s.Arch == "" {
+		s.Arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	}
+	return s, cpuinfo, true
+}
+
+// online is the numbers of online CPUs.
+func (s *Survey) online() (ids []int) {
+	for _, c := range s.CPUs {
+		ids = append(ids, c.ID)
+	}
+	return ids
 }
 
 // without is what is in the ascending list a and not in b.
