@@ -94,7 +94,7 @@ func (e *Engine) account(matrix []bool) error {
 		e.mem.tight = e.mem.kept+e.mem.cache+e.mem.file > left
 	}
 	if kept > 0 {
-		r, err := e.alloc(int(e.mem.kept))
+		r, err := numa.Alloc(int(e.mem.kept), e.pages())
 		if err != nil {
 			clear(e.keep)
 			e.mem.kept = 0
@@ -443,7 +443,7 @@ func (e *Engine) makeCache() error {
 
 // take maps memory. What the kernel refuses is said with what to do.
 func (e *Engine) take(what string, n int) (*numa.Region, error) {
-	r, err := e.alloc(n)
+	r, err := numa.Alloc(n, e.pages())
 	if err != nil {
 		hint := "see vm.overcommit_memory"
 		var set []string
@@ -456,16 +456,6 @@ func (e *Engine) take(what string, n int) (*numa.Region, error) {
 		return nil, fmt.Errorf("%s: %w; %s", what, err, hint)
 	}
 	return r, nil
-}
-
-// alloc takes memory where --numa says; that the system refuses to place it is a warning, once.
-func (e *Engine) alloc(n int) (*numa.Region, error) {
-	r, err := numa.Alloc(n, e.pages())
-	if err == nil && r.Misplaced() != nil && !e.misplaced {
-		e.misplaced = true
-		e.warn("--numa: %v; workers touch it first where they can", r.Misplaced())
-	}
-	return r, err
 }
 
 // mib is a size in MiB, with a digit behind the point where it is small.

@@ -77,7 +77,6 @@ type Engine struct {
 	arena     *numa.Region
 	regions   []held
 	place     numa.Mode       // of memory: with nodes for each policy but FirstTouch
-	misplaced bool            // it was said that the system refuses to place memory
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
 	keep      []bool                  // of each weight: there is room for its panels

@@ -33,7 +33,7 @@ func (e *Engine) bound() (topo.Machine, error) {
 		if err != nil {
 			return topo.Machine{}, &NodeError{err}
 		}
-		e.place = mode
+		e.setPlace(mode)
 		e.note("memory of %s alone, and the cores that work there", nodeList(mode.Nodes))
 		return m, nil
 	}
@@ -45,9 +45,21 @@ func (e *Engine) bound() (topo.Machine, error) {
 		e.warn("--numa interleave: there is one memory node to take memory of; it stays where it is touched first")
 		return s.Machine, nil
 	}
-	e.place = mode
+	e.setPlace(mode)
 	e.note("memory of %s in turns", nodeList(mode.Nodes))
 	return s.Machine, nil
+}
+
+// setPlace has memory taken so from now on. Whether the system lets it be placed is tried with a page: most memory is taken later, when nobody looks at
+// warnings any more.
+func (e *Engine) setPlace(mode numa.Mode) {
+	e.place = mode
+	if r, err := numa.Alloc(1, e.pages()); err == nil {
+		if err := r.Misplaced(); err != nil {
+			e.warn("--numa: %v", err)
+		}
+		r.Free()
+	}
 }
 
 func nodeList(nodes []int) string {
