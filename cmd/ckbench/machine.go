@@ -31,7 +31,7 @@ func (p *program) machineCommands() {
 			if len(args) > 0 {
 				return cli.Usage("%s: takes no words; see ckbench %s --help", name, name)
 			}
-			m, err := topo.Read("")
+			m, err := topo.Live()
 			if err != nil {
 				return err
 			}

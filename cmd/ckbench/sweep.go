@@ -46,7 +46,7 @@ func (p *program) runSweep(c *cobra.Command, args []string) error {
 		return err
 	}
 	if o.threads == "" {
-		m, err := topo.Read("")
+		m, err := topo.Live()
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func (p *program) workers() (int, error) {
 	if n := p.app.Common.Threads; n > 0 {
 		return n, nil
 	}
-	m, err := topo.Read("")
+	m, err := topo.Live()
 	if err != nil {
 		return 0, err
 	}

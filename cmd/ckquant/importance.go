@@ -103,7 +103,7 @@ func (p *program) memoryLeft() int64 {
 	if n := p.app.Common.MemLimit; n > 0 {
 		return n
 	}
-	m, err := topo.Read("")
+	m, err := topo.Live()
 	if err != nil {
 		return 0
 	}

@@ -146,7 +146,7 @@ var (
 
 // MeasureRoofs measures the read bandwidth and the peaks of this machine with so many threads, each the best of some samples. x must be this machine.
 func (x *Machine) MeasureRoofs(threads int) error {
-	m, err := topo.Read("")
+	m, err := topo.Live()
 	if err != nil {
 		return err
 	}

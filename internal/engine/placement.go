@@ -22,7 +22,7 @@ func (e *Engine) bound() (topo.Machine, error) {
 		return topo.Machine{}, &NodeError{err}
 	}
 	if mode.Policy == numa.FirstTouch {
-		return topo.Read("")
+		return topo.Live()
 	}
 	s, err := topo.Nodes()
 	if err != nil {

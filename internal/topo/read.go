@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -240,17 +241,25 @@ func kilobytes(text, key string) (int64, bool) {
 // Read reads the live system if root is "", else a saved tree as Open does. Files that are missing are no error; a root that does not
 // exist, or one that names no CPU at all, is.
 func Read(root string) (Machine, error) {
-	live := root == ""
-	if live {
-		root = "/"
+	if root == "" {
+		return Live()
 	}
 	fsys, err := Open(root)
 	if err != nil {
 		return Machine{}, err
 	}
-	m, ok := read(tree{FS: fsys}, live)
+	m, ok := read(tree{FS: fsys}, false)
 	if !ok {
 		return Machine{}, fmt.Errorf("%w; %s is none", errNoCPUs, root)
+	}
+	return m, nil
+}
+
+// Live is Read of the live system: programs that read no saved trees do without what opens archives.
+func Live() (Machine, error) {
+	m, ok := read(tree{FS: os.DirFS("/")}, true)
+	if !ok {
+		return Machine{}, fmt.Errorf("%w; / is none", errNoCPUs)
 	}
 	return m, nil
 }
