@@ -22,6 +22,10 @@ type Options struct {
 	SpinMicros int  // how long a waiting worker spins before it sleeps; 0: 50, negative: never
 	Pin        bool // pin worker w to cpus[w]
 	Quota      int  // CPUs' worth of time that the process may use, 0: no limit; workers w >= Quota never spin
+
+	// Homes is the number of homes, to which workers are dealt in equal numbers, the first ones first (HomeOf); Places is how many of them in a
+	// row are one member. 0: 1. See Team.Meet.
+	Homes, Places int
 }
 
 const spinMicrosDefault = 50
@@ -80,7 +84,7 @@ type Team struct {
 	err   error // the first failure of the current Run
 
 	_    [128]byte
-	bar  barrier
+	bar  *barrier
 	jobs word // counts Runs
 	left word // workers other than 0 that have not yet finished the current Run
 }
@@ -94,7 +98,15 @@ func New(cpus []int, opt Options) (*Team, error) {
 		return nil, errors.New("team: no CPUs to work on")
 	}
 	t := &Team{cpus: append([]int(nil), cpus...), pin: opt.Pin, rounds: spinRounds(cpus, opt)}
-	t.bar.n = uint32(n)
+	homes, places := max(1, opt.Homes), max(1, opt.Places)
+	if homes > n || homes%places != 0 {
+		return nil, fmt.Errorf("internal error: %d workers for %d homes, %d a member", n, homes, places)
+	}
+	size := make([]int, homes)
+	for h := range size {
+		size[h] = n*(h+1)/homes - n*h/homes
+	}
+	t.bar = newBarrier(size, places)
 	if opt.Pin {
 		for w, cpu := range cpus {
 			if cpu < 0 || cpu >= maxCPUs {
@@ -279,7 +291,7 @@ func (t *Team) call(w int) {
 	}()
 	t.f(w)
 	returned = true
-	t.bar.leave()
+	t.bar.leave(w)
 }
 
 // newFailure turns what recover returned into an error. nil stands for runtime.Goexit.
@@ -306,10 +318,14 @@ func (t *Team) fail(err error) {
 	t.bar.breakUp()
 }
 
-// Barrier is called by worker w inside of a Run and returns when all workers have called it. False means that the Run has failed, or that
-// a worker called Break: f must return at once. What any worker wrote before the barrier is seen by all after it.
-func (t *Team) Barrier(w int) bool {
-	ok, left := t.bar.wait(t.rounds[w])
+// Barrier is Meet of all workers.
+func (t *Team) Barrier(w int) bool { return t.Meet(w, All) }
+
+// Meet is called by worker w inside of a Run and returns when all workers of its home, of its member, or all at all have called it. The workers
+// of a home call it for the same levels in the same order. False means that the Run has failed, or that a worker called Break: f must return at
+// once. What any of them wrote before is seen by all of them after it.
+func (t *Team) Meet(w int, l Level) bool {
+	ok, left := t.bar.wait(w, l, t.rounds[w])
 	if left {
 		t.fail(ErrLeft)
 	}
@@ -331,6 +347,14 @@ func (t *Team) Close() {
 	t.jobs.v.Add(1)
 	t.jobs.wake()
 	t.alive.Wait()
+}
+
+// Spin waits without sleeping.
+func Spin(d time.Duration) {
+	for start := time.Now(); time.Since(start) < d; {
+		pause.Spin(1)
+		Safepoint()
+	}
 }
 
 // Safepoint lets the runtime stop this goroutine, at about a nanosecond when it need not. A goroutine that does little but call
