@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 	"testing"
 
 	"ck/internal/engine"
@@ -15,6 +16,7 @@ import (
 	"ck/internal/isa"
 	"ck/internal/quant"
 	"ck/internal/testkit"
+	"ck/internal/topo"
 )
 
 // bf16Floor are tolerances of models whose folders have BF16 weights, but of which llama.cpp could measure no file of that type, so that the
@@ -25,10 +27,23 @@ var bf16Floor = map[string]float64{"mistral-window-hf": 0.008, "mixtral": 0.008}
 
 // way is one way to compute the same logits.
 type way struct {
-	threads, ubatch int
+	threads, ubatch, homes int
 }
 
-var ways = []way{{2, 512}, {1, 512}, {2, 7}, {2, 1}, {1, 1}}
+var ways = []way{{2, 512, 1}, {1, 512, 1}, {2, 7, 1}, {2, 1, 1}, {1, 1, 1}, {3, 17, 2}}
+
+// asNodes has an engine take the first CPU of this process for so many homes, each with a part of the weights.
+func asNodes(t testing.TB, opt *engine.Options, homes int) {
+	t.Helper()
+	if opt.NUMA, opt.AsNodes = "", ""; homes == 1 {
+		return
+	}
+	m, err := topo.Live()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.NUMA, opt.AsNodes = "tp", strings.TrimSuffix(strings.Repeat(fmt.Sprint(m.Affinity[0], "/"), homes), "/")
+}
 
 // logits runs ids through a fresh engine and returns the logits of all rows.
 func logits(t testing.TB, m *gguf.Model, opt engine.Options, ids []int32) [][]float32 {
@@ -111,7 +126,11 @@ func referenceSequence(t *testing.T, c *testkit.Case, s *testkit.Sequence, form 
 			if tier == isa.Go && s.Name == "long" && w != ways[0] && w != ways[2] {
 				continue // slow, and its bits are no promise across tiers
 			}
+			if w.homes > 1 && (f32 || tier != isa.Best(isa.Detect())) {
+				continue // all tiers are in homes_test.go
+			}
 			opt.Threads, opt.UBatch = w.threads, w.ubatch
+			asNodes(t, &opt, w.homes)
 			got := logits(t, m, opt, s.IDs)
 			if want == nil {
 				want = got
@@ -125,7 +144,7 @@ func referenceSequence(t *testing.T, c *testkit.Case, s *testkit.Sequence, form 
 				continue
 			}
 			if err := sameBits(want, got); err != nil {
-				t.Errorf("%s: %d threads, %d rows a walk: %v", label, w.threads, w.ubatch, err)
+				t.Errorf("%s: %d threads, %d rows a walk, %d homes: %v", label, w.threads, w.ubatch, w.homes, err)
 			}
 		}
 		if tier == isa.Go || typ == quant.BF16 && !f32 {

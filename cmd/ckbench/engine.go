@@ -7,6 +7,7 @@ import (
 
 	"ck/internal/bench"
 	"ck/internal/cli"
+	"ck/internal/cost"
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/quant"
@@ -16,6 +17,8 @@ import (
 type engineFlags struct {
 	threads string // list
 	ubatch  int
+	asNodes string
+	link    string
 	kv, act string
 	panels  string
 	noPack  bool
@@ -25,6 +28,8 @@ func (o *engineFlags) flags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Engine")
 	g.Text(&o.threads, "threads", "t", "", "LIST", "numbers of workers: 2 or 1,2,4 or 1-8; default: what the machine and its limits grant")
 	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
+	g.Text(&o.asNodes, "as-nodes", "", "", "LIST", "CPU lists that count as memory nodes, 0-3/4-7: to try --numa tp on a machine that has one")
+	g.Text(&o.link, "link", "", "", "LATENCY,RATE", "with --as-nodes: workers wait as over a link between the nodes, 2us,20GB/s: so long at each meeting, and for what they read far away")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
 	g.Text(&o.panels, "panels", "", "", "FILE",
@@ -44,7 +49,7 @@ func (o *engineFlags) threadList() ([]int, error) {
 func (p *program) engineOptions(o *engineFlags, m *generate.Model) engine.Options {
 	c := &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv,
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Judge: cost.Judge, AsNodes: o.asNodes, Link: o.link, Prove: c.Verbose, UBatch: o.ubatch, F32Act: o.act == "f32", KV: kv,
 		KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, m.Path),
 		MemLimit: c.MemLimit}
 }

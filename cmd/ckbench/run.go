@@ -49,6 +49,8 @@ A repetition that stands out is named on stderr with what disturbed it: pages re
   pack           no panels: weights are packed into cache-resident scratch at every use
   all            none of them
 
+With --numa MODE, once or more, there is a row for each test and mode, and the JSON says where the memory lay: ckbench run --numa bind=0 --numa tp --numa interleave --numa off -o json is what to run on a machine with several sockets.
+
 For huge there is a second copy of the panels and of the cache. Where the panels do not fit twice, huge is measured by itself after the others, and stderr says so; its worth then has no interval.`
 
 const maxTokens = 1 << 20
@@ -90,6 +92,9 @@ func (o *runOptions) chooseFormat(a *cli.App) error {
 	}
 	return nil
 }
+
+// modes are the modes of --numa, where it was given.
+func (p *program) modes() []string { return p.app.Common.NUMAs }
 
 // runRun is ckbench run.
 func (p *program) runRun(c *cobra.Command, args []string) error {
@@ -138,10 +143,10 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 		to = io.Discard
 	}
 	out := format.NewWriter(to, o.format, len(off) > 0)
-	bar := p.app.NewProgress("measuring", "repetitions", int64(len(threads)*len(tests)*o.reps*(1+len(off))))
+	bar := p.app.NewProgress("measuring", "repetitions", int64(max(1, len(p.modes()))*len(threads)*len(tests)*o.reps*(1+len(off))))
 	defer bar.Done()
 	job := bench.Job{Settings: p.settings(&o.engineFlags, o.reps), Engine: p.engineOptions(&o.engineFlags, m),
-		Threads: threads, Tests: tests, Without: off, Steps: o.steps}
+		NUMA: p.modes(), Threads: threads, Tests: tests, Without: off, Steps: o.steps}
 	job.NoWarmup, job.NoRoof = o.noWarmup, o.noRoof
 	if folded != nil {
 		job.Folded = folded

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
+	"ck/internal/cost"
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/gguf"
@@ -88,7 +89,7 @@ func (p *program) modelWord(args []string) (path string, ok bool) {
 
 func (p *program) engineOptions() engine.Options {
 	c := &p.app.Common
-	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Judge: cost.Judge, Threads: c.Threads, MemLimit: c.MemLimit, Prove: c.Verbose}
 }
 
 // classify gives the exit codes of the packages' errors.

@@ -9,6 +9,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/convert"
+	"ck/internal/cost"
 	"ck/internal/engine"
 	"ck/internal/gguf"
 	"ck/internal/humanize"
@@ -167,7 +168,7 @@ func (p *program) features() (isa.Features, error) {
 // engineOptions is what engines are opened with, so many of which are open at once.
 func (p *program) engineOptions(engines int) engine.Options {
 	c := &p.app.Common
-	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Threads: c.Threads, MemLimit: c.MemLimit, Share: engines, Prove: c.Verbose}
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Judge: cost.Judge, Threads: c.Threads, MemLimit: c.MemLimit, Share: engines, Prove: c.Verbose}
 }
 
 // sourceBytes is what a plan reads.

@@ -7,6 +7,7 @@ import (
 
 	"ck/internal/chat"
 	"ck/internal/cli"
+	"ck/internal/cost"
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/prompt"
@@ -37,6 +38,7 @@ type options struct {
 
 	// engine
 	ubatch, threadsBatch int
+	asNodes, link        string
 	kv, act, panels      string
 	noPack               bool
 }
@@ -142,6 +144,8 @@ func (o *options) historyFlag(g cli.Group) {
 func (o *options) engineFlags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Engine")
 	g.Int(&o.ubatch, "ubatch", "", engine.UBatchDefault, 1, 1<<16, "N", "rows of the prompt that are evaluated together (also -ub)")
+	g.Text(&o.asNodes, "as-nodes", "", "", "LIST", "CPU lists that count as memory nodes, 0-3/4-7: to try --numa tp on a machine that has one")
+	g.Text(&o.link, "link", "", "", "LATENCY,RATE", "with --as-nodes: workers wait as over a link between the nodes, 2us,20GB/s: so long at each meeting, and for what they read far away")
 	g.Int(&o.threadsBatch, "threads-batch", "", 0, 1, 4096, "N", "workers for the prompt; default: as --threads (also -tb)")
 	g.Enum(&o.kv, "kv", "", "f16", "TYPE", []string{"f16", "bf16", "f32", "q8_0", "q4_0"}, "type of the KV cache")
 	g.Enum(&o.act, "act", "", "auto", "TYPE", []string{"auto", "f32"}, "activations of matmuls: float32, or what suits the weights' type")
@@ -158,7 +162,7 @@ func (o *options) encoding() generate.Encoding {
 func (p *program) engineOptions(path string) engine.Options {
 	o, c := &p.o, &p.app.Common
 	kv, _ := quant.Parse(o.kv) // one of the flag's words
-	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
+	return engine.Options{Tier: c.CPU, NUMA: c.NUMA, Judge: cost.Judge, AsNodes: o.asNodes, Link: o.link, Prove: c.Verbose, Threads: c.Threads, ThreadsBatch: o.threadsBatch, UBatch: o.ubatch, F32Act: o.act == "f32",
 		KV: kv, KVSet: true, NoPack: o.noPack, Panels: engine.FindPanels(o.panels, path), MemLimit: c.MemLimit,
 		Context: o.context}
 }

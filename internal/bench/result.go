@@ -2,10 +2,12 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/measure"
 	"ck/internal/quant"
@@ -52,6 +54,8 @@ type Result struct {
 	PeakKind  string          `json:"peak_kind"`
 	Counts    *measure.Counts `json:"counters_per_token"` // null: see notes
 	Samples   []Sample        `json:"samples"`
+	NUMA      string          `json:"numa,omitempty"` // mode, where it was asked for
+	Placement []Placed        `json:"placement,omitempty"`
 	Steps     []StepRow       `json:"steps,omitempty"`
 	Warnings  []string        `json:"warnings"`
 	Notes     []string        `json:"notes"`
@@ -60,12 +64,49 @@ type Result struct {
 	said int // of Notes: those that hold for the engine, which are said once
 }
 
-// Name tells a test without something from the usual one.
+// Placed is where memory of one kind lies after a test, on machines with several memory nodes.
+type Placed struct {
+	What    string        `json:"what"`     // panels, KV cache, buffers
+	Bytes   map[int]int64 `json:"bytes"`    // by node
+	HomePct float64       `json:"pct_home"` // of what one home reads, the share on its own nodes; 0: nothing is
+	By      string        `json:"by"`       // move_pages, numa_maps, or why it is not verified
+}
+
+// placement is where the memory of an engine lies; nil on machines with one node.
+func placement(e *engine.Engine) (list []Placed) {
+	if len(e.Machine.Nodes) < 2 {
+		return nil
+	}
+	for _, p := range e.Placement() {
+		x := Placed{What: p.What, Bytes: map[int]int64{}, By: p.By}
+		for node, n := range p.OnNode {
+			x.Bytes[node] = int64(n) * int64(os.Getpagesize())
+		}
+		if p.Homed > 0 {
+			x.HomePct = 100 * float64(p.Home) / float64(p.Homed)
+		}
+		if p.Err != nil {
+			x.By = "not verified: " + p.Err.Error()
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// Name tells a test without something, or with its memory placed otherwise, from the usual one.
 func (r *Result) Name() string {
-	if r.Ablate == "" {
+	if r.Ablate != "" {
+		return r.Placed() + " without " + r.Ablate
+	}
+	return r.Placed()
+}
+
+// Placed is the test with the mode of its memory, where one was asked for.
+func (r *Result) Placed() string {
+	if r.NUMA == "" {
 		return r.Test
 	}
-	return r.Test + " without " + r.Ablate
+	return r.Test + ", " + r.NUMA
 }
 
 // Ratio is how many times as fast a test is as usual, as without something: the median of the ratios of each two repetitions that followed

@@ -45,6 +45,7 @@ func (t Test) Tokens() int { return t.Prompt + t.Gen*t.Rows }
 type Job struct {
 	Settings
 	Engine  engine.Options // but for Threads
+	NUMA    []string       // of Engine, one after the other; none: as Engine says
 	Threads []int          // numbers of workers, one after the other; 0: what the machine grants
 	Tests   []Test
 	Without []engine.Ablation // variants, measured in turn with the usual engine
@@ -79,11 +80,30 @@ func (j *Job) open(ctx context.Context, m *generate.Model, facts Facts, opt engi
 // Run measures all tests of a job with all numbers of threads. each gets every result as soon as it is there; where variants have room
 // they follow the usual engine, test by test, else they come after all tests.
 func Run(ctx context.Context, m *generate.Model, j Job, ev Events, each func(*Result) error) error {
+	if len(j.NUMA) == 0 {
+		return run(ctx, m, j, ev, each)
+	}
+	for _, mode := range j.NUMA {
+		one := j
+		one.Engine.NUMA = mode
+		if err := run(ctx, m, one, ev, func(r *Result) error {
+			r.NUMA = mode
+			return each(r)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is Run in one mode.
+func run(ctx context.Context, m *generate.Model, j Job, ev Events, each func(*Result) error) error {
 	facts, err := FactsOf(m)
 	if err != nil {
 		return err
 	}
 	finish := func(b *Runner, t Test, r *Result) error {
+		r.Placement = placement(b.e)
 		if j.Steps || j.Folded != nil {
 			if err := b.profile(t, r, j.Folded); err != nil {
 				return err

@@ -57,6 +57,7 @@ type Common struct {
 	Threads  int
 	CPU      string
 	NUMA     string
+	NUMAs    []string // each --numa that was given
 	MemLimit int64
 	Quiet    bool
 	Verbose  bool
@@ -101,7 +102,7 @@ func (a *App) commonFlags() {
 	g.Text(&c.Model, "model", "m", "", "PATH", "GGUF file (first part of a split), Hugging Face folder; default: the built-in model")
 	g.Int(&c.Threads, "threads", "t", 0, 1, 4096, "N", "workers; default: what the machine and its limits grant")
 	g.Enum(&c.CPU, "cpu", "", "", "TIER", isa.Names(), "instruction set tier; default: the best one")
-	g.Placement(&c.NUMA, "numa", "auto", "where memory is taken: "+numa.Modes+" (nodes, and the cores that work there); so far auto leaves it to the system")
+	g.Placement(&c.NUMA, &c.NUMAs, "numa", "auto", "where memory is taken: "+numa.Modes+" (nodes, and the cores that work there; tp: each home has a part of every weight; auto: tp where it is predicted to be faster than one home)")
 	g.Size(&c.MemLimit, "mem-limit", "", 0, "SIZE", "bytes that packed weights, KV cache and buffers may take (4G, 512MiB), beside the mapped file; default: what the machine has")
 	g.Bool(&c.Quiet, "quiet", "q", "no warnings, no progress")
 	g.Bool(&c.Verbose, "verbose", "v", "say what was decided: threads, tier, memory")

@@ -155,13 +155,13 @@ func (g Group) Enum(p *string, name, short, def, meta string, words []string, us
 	g.value(&value{meta: meta, set: set, get: func() string { return *p }, enums: words}, name, short, usage)
 }
 
-// Placement adds a flag with a mode of numa.ParseMode.
-func (g Group) Placement(p *string, name, def, usage string) {
+// Placement adds a flag with a mode of numa.ParseMode, which may be repeated: the last one is p, all are list.
+func (g Group) Placement(p *string, list *[]string, name, def, usage string) {
 	*p = def
 	set := func(s string) error {
 		_, err := numa.ParseMode(s)
 		if err == nil {
-			*p = s
+			*p, *list = s, append(*list, s)
 		}
 		return err
 	}

@@ -31,7 +31,7 @@ func (m *Model) JudgeDecode(x Machine, r Run, rate float64) (Verdict, error) {
 
 // Kind is the arithmetic of most operations of the model's matmuls.
 func (m *Model) Kind() (string, error) {
-	p, err := m.planOf(17, 1, 17)
+	p, err := m.planOf(17, Limits{Workers: 1}, 17)
 	if err != nil {
 		return "", err
 	}

@@ -157,6 +157,11 @@ type Limits struct {
 	Core             float64            // bytes a second of one of them at most; 0: not told
 	Peak             map[string]float64 // operations a second by kind, of all together
 	Madd             bool               // integers are multiplied without VNNI
+
+	// Homes is the number of memory nodes of which each has a part of every weight, with its share of the workers; 0: one has all.
+	Homes int
+	// Meeting is the time of a meeting of all homes, in seconds; 0: stated.
+	Meeting float64
 }
 
 // TheoryBandwidth is that of the memory channels, bytes a second; 0 if not told.
@@ -223,6 +228,21 @@ func (m Machine) Limits(tier isa.Tier, n int) Limits {
 		l.Peak[k] = m.Peak(tier, k, cores)
 	}
 	return l
+}
+
+// OneSocket is a socket of the machine by itself, with its memory.
+func (m Machine) OneSocket() Machine {
+	n := m.Sockets
+	m.Sockets, m.Nodes, m.Cores, m.Channels = 1, m.Nodes/n, m.Cores/n, m.Channels/n
+	m.MemoryGiB, m.Bandwidth, m.ThreadsRead = m.MemoryGiB/float64(n), m.Bandwidth/float64(n), m.ThreadsRead/float64(n)
+	if m.PeakGops != nil {
+		peaks := map[string]float64{}
+		for k, x := range m.PeakGops {
+			peaks[k] = x / float64(n)
+		}
+		m.PeakGops = peaks
+	}
+	return m
 }
 
 // Bound are the limits that no program passes: theory of the channels, the peak of the best tier of all cores.

@@ -116,7 +116,7 @@ func (m *Model) Memory(r Run, workers int) (Memory, error) {
 		return x, err
 	}
 	x.KV = x.KVPosition * int64(blocks(r.Context, kernel.BlockKeys)*kernel.BlockKeys) * int64(r.Rows)
-	p, err := m.planOf(max(r.UBatch, 17), workers, r.UBatch)
+	p, err := m.planOf(max(r.UBatch, 17), Limits{Workers: workers}, r.UBatch)
 	if err != nil {
 		return x, err
 	}

@@ -38,6 +38,8 @@ type Model struct {
 type planKey struct {
 	class         plan.Class
 	workers, rows int
+	homes         int
+	tokens        bool
 }
 
 // table is for formats and sizes, which no tier changes.
@@ -200,17 +202,26 @@ const planWorkers = 512
 
 // Plan is the plan of the engine for walks of a class, of rows rows at most, by workers.
 func (m *Model) Plan(c plan.Class, workers, rows int) (*plan.Plan, error) {
+	return m.planOn(1, false, c, workers, rows)
+}
+
+// planOn is Plan on so many homes, of which members may have rows of their own.
+func (m *Model) planOn(homes int, tokens bool, c plan.Class, workers, rows int) (*plan.Plan, error) {
 	if workers > planWorkers {
 		n := planWorkers
 		for ; n > 2 && !m.sharesHeads(n, workers); n-- {
 		}
 		workers = n
 	}
-	key := planKey{c, workers, rows}
+	key := planKey{c, workers, rows, homes, tokens}
 	if p := m.plans[key]; p != nil {
 		return p, nil
 	}
-	p, err := plan.Build(m.Graph, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows, Format: m.format})
+	layout := plan.NewLayout(m.Graph, plan.HomesFor(m.Graph, homes))
+	if tokens {
+		layout = layout.Tokens()
+	}
+	p, err := plan.Build(m.Graph, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows, Format: m.format, Layout: layout})
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +258,7 @@ func (m *Model) cache(t quant.Type, heads int) (*kv.Cache, error) {
 		}
 		layers = append(layers, kv.Layer{Heads: n, Format: f})
 	}
-	return kv.New(layers, nil, 0), nil
+	return kv.New(layers, 1, nil, 0), nil
 }
 
 // Heads is the number of query and of KV heads of the first layer with attention.

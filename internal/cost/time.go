@@ -3,6 +3,7 @@ package cost
 import (
 	"math"
 
+	"ck/internal/engine"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/measure"
@@ -45,18 +46,22 @@ func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 		switch it.Do.Group {
 		case plan.Meeting:
 			t.Barriers++
-			t.Meetings += meet(l)
+			t.Meetings += meet(p, it.Scope, l)
 		case plan.Products:
 			m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
 			e := Efficiency{Read: EfficiencyOf(f.Type).Read, Compute: computeShare(f, l.Madd)}
 			panels := blocks(m.Rows, f.PanelRows)
-			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels, l.Workers))
+			part := members(p, it)
+			if p.Tokens && it.Cut.Over == plan.Alike && !it.Space.Picked { // every member reads all
+				work.Bytes *= float64(p.Homes.Members)
+			}
+			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels*part, l.Workers))
 			t.Matmul += x + itemSeconds
 			t.Reading += reading
 			if it.Cut.Shared {
 				claim := min(panels, walk.ClaimGrain(f, m.Cols, rows))
 				even, _ := l.seconds(work, e.Read, e.Compute, 1)
-				t.Meetings += max(0, waitClaim*l.alone(work, float64(claim)/float64(panels), e)-(x-even))
+				t.Meetings += max(0, waitClaim*l.alone(work, float64(claim)/float64(panels*part), e)-(x-even))
 			}
 		case plan.Attention:
 			x, reading := attention(p, it, work, w, l)
@@ -71,6 +76,32 @@ func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 	}
 	return t
 }
+
+// members is how often the units of an item are done: by each member, where these do it alike.
+func members(p *plan.Plan, it *plan.Item) int {
+	if it.Cut.Over == plan.Alike && !(p.Tokens && !it.Space.Picked) {
+		return p.Homes.Members
+	}
+	return 1
+}
+
+// Judge is the time of a walk on a machine of which only the cores are known: a home has what its cores read, at most as much as sockets have that are
+// sold. It is for comparing ways to use one machine (engine.Options.Judge).
+func Judge(p *plan.Plan, w plan.Load, x engine.Workplace) float64 {
+	m := Machine{Sockets: x.Sockets, Nodes: x.Sockets, Cores: max(x.Cores, x.Sockets), GHz: 2, ISA: x.Tier.String(), Bandwidth: float64(x.Sockets) * min(judgeSocket, float64(x.Cores/x.Sockets)*coreRead/1e9)}
+	if m.Check() != nil {
+		return math.Inf(1)
+	}
+	if x.Homes == 1 && x.Sockets > 1 {
+		m = m.OneSocket()
+	}
+	l := m.Limits(x.Tier, x.Workers)
+	l.Homes = x.Homes
+	return WalkTime(p, w, l).Total()
+}
+
+// judgeSocket is the read bandwidth of a socket, GB/s: eight channels of DDR5-4800 at 82 %.
+const judgeSocket = 250
 
 // seconds is the time of work at shares of the roofs, and that time again if reading decides it. uneven is what the worker that has most
 // does over an equal part.
@@ -129,7 +160,7 @@ func attention(p *plan.Plan, it *plan.Item, work plan.Work, w plan.Load, l Limit
 // more when the next step comes to them, reading its input and writing its result, which reads it first.
 func elements(p *plan.Plan, it *plan.Item, rows int, l Limits) float64 {
 	e := p.Elements(it)
-	part := 1 / float64(l.Workers)
+	part := float64(members(p, it)) / float64(l.Workers)
 	switch {
 	case e.Whole:
 		part = 1
@@ -143,17 +174,32 @@ func elements(p *plan.Plan, it *plan.Item, rows int, l Limits) float64 {
 	return x
 }
 
-// meet is the time of one barrier, without waiting: the workers add themselves to one counter, whose cache line goes from core to core.
-func meet(l Limits) float64 {
+// meet is the time of one barrier, without waiting: the workers add themselves to counters of eight, these to one of their home, these to one of all,
+// and each line goes from core to core. Homes that are far from each other take what the link takes.
+func meet(p *plan.Plan, scope plan.Scope, l Limits) float64 {
 	if l.Workers < 2 {
 		return 0
 	}
-	t := arriveSeconds * float64(l.Workers)
-	if l.Sockets > 1 {
+	homes := p.Homes.N()
+	n := l.Workers / homes
+	if homes > 1 && scope == plan.All {
+		if l.Meeting > 0 {
+			return l.Meeting
+		}
+		return meetSeconds
+	}
+	t := arriveSeconds * float64(min(n, arrivals))
+	if n > arrivals {
+		t += arriveSeconds * float64(blocks(n, arrivals))
+	}
+	if l.Sockets > 1 && homes == 1 {
 		t += linkSeconds * float64(l.Sockets)
 	}
 	return t
 }
+
+// arrivals is how many workers add themselves to one counter (team).
+const arrivals = 8
 
 // leastTime is the least time that a walk needs under roofs: all bytes at once with all operations, attention in the best float arithmetic.
 func leastTime(p *plan.Plan, w plan.Load, l Limits) Time {
@@ -211,13 +257,17 @@ func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 	if err != nil {
 		return t, err
 	}
-	for done := 0; done < r.Prompt; done += r.UBatch {
-		n := min(r.UBatch, r.Prompt-done)
+	rows := r.UBatch
+	if l.Homes > 1 { // each member's
+		rows *= plan.HomesFor(m.Graph, l.Homes).Members
+	}
+	for done := 0; done < r.Prompt; done += rows {
+		n := min(rows, r.Prompt-done)
 		picks := 0
 		if done+n == r.Prompt {
 			picks = 1
 		}
-		p, err := m.planOf(n, l.Workers, r.UBatch)
+		p, err := m.planOf(n, l, r.UBatch)
 		if err != nil {
 			return t, err
 		}
@@ -231,18 +281,24 @@ func (m *Model) decode(r Run, l Limits, f timer) (Time, error) {
 	if err != nil {
 		return Time{}, err
 	}
-	p, err := m.planOf(r.Rows, l.Workers, r.UBatch)
+	p, err := m.planOf(r.Rows, l, r.UBatch)
 	if err != nil {
 		return Time{}, err
 	}
 	return f(p, plan.Load{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: cache.LayerBytes()}, l), nil
 }
 
-// planOf is the plan that a walk of n rows uses.
-func (m *Model) planOf(n, workers, ubatch int) (*plan.Plan, error) {
+// planOf is the plan that a walk of n rows uses: on homes, rows of long prompts are dealt to members.
+func (m *Model) planOf(n int, l Limits, ubatch int) (*plan.Plan, error) {
 	c := plan.ClassOf(n)
-	return m.Plan(c, workers, map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(ubatch, n, 17)}[c])
+	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(ubatch, n, 17)}[c]
+	homes := max(1, l.Homes)
+	tokens := homes > 1 && c == plan.Many && plan.HomesFor(m.Graph, homes).Members > 1 && n >= tokensFrom*homes
+	return m.planOn(homes, tokens, c, l.Workers, rows)
 }
+
+// tokensFrom is from how many rows of a member on rows are dealt (engine).
+const tokensFrom = 128
 
 // FirstUse is what the first walk takes longer than later ones, and packing panels to stay over the next walks, in seconds, of a file that
 // is in the page cache. Neither is faster than the memory: the file is read; panels are read from it, and written, which reads them, too.
@@ -264,12 +320,42 @@ const (
 	errorMany = 1.25
 )
 
-// Expect is the rate in tokens a second of tokens that a phase makes in the time that phase says for limits. Low: the memory of one socket
-// alone, which is what runs get whose pages lie on one; High: every socket reads its own. Both with the error of the model, and where the
-// bandwidth is stated with the range of what is published for it.
+// homes are the ways in which a machine of several sockets can be used under limits: each of its memory nodes with a part of every weight, or one socket
+// by itself.
+func (x Machine) homes(l Limits) (tensorParallel, socket Limits) {
+	tensorParallel, socket = l, l
+	tensorParallel.Homes = min(blocks(l.Workers*x.Nodes, x.Cores), x.Nodes)
+	n := float64(l.Sockets)
+	socket.Sockets, socket.Workers, socket.Read, socket.Peak = 1, max(1, l.Workers/l.Sockets), l.Read/n, map[string]float64{}
+	for k, v := range l.Peak {
+		socket.Peak[k] = v / n
+	}
+	return tensorParallel, socket
+}
+
+// best is the shorter of the times of the ways to use several sockets.
+func (x Machine) best(l Limits, phase func(Limits) (Time, error)) (Time, error) {
+	if l.Sockets < 2 || x.Nodes < 2 {
+		return phase(l)
+	}
+	both, socket := x.homes(l)
+	a, err := phase(both)
+	if err != nil {
+		return a, err
+	}
+	b, err := phase(socket)
+	if err == nil && b.Total() < a.Total() {
+		a = b
+	}
+	return a, err
+}
+
+// Expect is the rate in tokens a second of tokens that a phase makes in the time that phase says for limits: on several sockets with parts of the weights
+// at each, or on one of them if that is faster. Low: the memory of one socket alone, which is what runs get whose pages lie on one; High: every socket
+// reads its own. Both with the error of the model, and where the bandwidth is stated with the range of what is published for it.
 func (m *Model) Expect(x Machine, tier isa.Tier, workers int, tokens float64, phase, least func(Limits) (Time, error)) (Range, Time, error) {
 	l := x.Limits(tier, workers)
-	mid, err := phase(l)
+	mid, err := x.best(l, phase)
 	if err != nil {
 		return Range{}, mid, err
 	}
@@ -282,7 +368,7 @@ func (m *Model) Expect(x Machine, tier isa.Tier, workers int, tokens float64, ph
 	if err != nil {
 		return Range{}, mid, err
 	}
-	high, err := phase(fast)
+	high, err := x.best(fast, phase)
 	if err != nil {
 		return Range{}, mid, err
 	}

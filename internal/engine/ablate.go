@@ -8,7 +8,6 @@ import (
 
 	"ck/internal/numa"
 	"ck/internal/panelfile"
-	"ck/internal/plan"
 	"ck/internal/walk"
 )
 
@@ -63,8 +62,8 @@ var ErrNoRoom = errors.New("no room for a second copy of the weights")
 // (SharesSequences). Only one of them may walk at a time. It must be closed before e. ErrNoRoom: open the model again without e.
 func (e *Engine) Variant(without Ablation) (*Engine, error) {
 	v := &Engine{Graph: e.Graph, Tier: e.Tier, Machine: e.Machine, model: e.model, opt: e.opt, tbl: e.tbl, weights: e.weights, cache: e.cache,
-		teams: e.teams, granted: e.granted, of: e, walkers: map[plan.Class]*walk.Walker{}, mem: e.mem,
-		keep: e.keep, picks: e.picks,
+		teams: e.teams, granted: e.granted, of: e, walkers: map[form]*walk.Walker{}, mem: e.mem,
+		keep: e.keep, picks: e.picks, homes: e.homes, layout: e.layout, place: e.place,
 		panelFile: e.panelFile, mapped: e.mapped}
 	v.opt.Without |= without
 	if without&Prefetch != 0 {
@@ -106,7 +105,7 @@ func (v *Engine) repack() error {
 	if wanted && v.mem.kept < of {
 		return fmt.Errorf("%w: panels need %s, the memory budget leaves %s", ErrNoRoom, mib(of), mib(v.mem.limit))
 	}
-	v.weights.Slots = make([]*walk.Slot, len(matrix))
+	v.weights.Slots = make([][]*walk.Slot, len(matrix))
 	for i, w := range v.Graph.Weights {
 		if matrix[i] {
 			v.slot(i, w, v.model.Tensor(w.Name))

@@ -59,7 +59,7 @@ const (
 func (e *Engine) account(matrix []bool) error {
 	e.mem = memory{file: e.model.SizeBytes()}
 	e.picks = e.opt.UBatch
-	size := make([]int64, len(matrix))
+	size := make([][]int64, len(matrix)) // by home
 	for i, w := range e.Graph.Weights {
 		if !matrix[i] {
 			continue
@@ -67,42 +67,81 @@ func (e *Engine) account(matrix []bool) error {
 		if x := e.mapped[i]; x != nil {
 			e.mem.mapped += x.Bytes()
 		} else {
-			size[i] = int64(walk.PanelsRoom(w, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)))
-			e.mem.panels += size[i]
+			f := e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
+			for _, p := range e.pieces(graph.WeightID(i)) {
+				n := int64(walk.PanelsRoom(walk.PartOf(w, p), f))
+				size[i] = append(size[i], n)
+				e.mem.panels += n
+			}
 		}
 	}
 	if err := e.budget(matrix); err != nil {
 		return err
 	}
-	e.keep = make([]bool, len(matrix))
+	e.keep = make([][]*shelf, len(matrix))
+	for i := range e.keep {
+		e.keep[i] = make([]*shelf, e.layout.N())
+	}
 	if e.opt.NoPack {
 		e.note("weights stay in the file's form (--no-pack)")
 		return nil
 	}
+	shelves, lack := e.shelves(), make([]int64, e.layout.N()) // lack: bytes that the nodes of a home have no room for
 	room, all, kept := e.mem.limit-e.mem.cache, 0, 0
-	for i, n := range size {
+	for i, parts := range size {
+		n := int64(0)
+		for _, part := range parts {
+			n += part
+		}
 		if n == 0 {
 			continue
 		}
-		if all++; e.mem.limit == 0 || e.mem.kept+n <= room {
-			e.keep[i] = true
-			e.mem.kept += n
+		if all++; e.mem.limit != 0 && e.mem.kept+n > room {
+			continue
+		}
+		whole := true
+		for h, part := range parts {
+			if part == 0 {
+				continue
+			}
+			if e.keep[i][h] = put(shelves[h], part); e.keep[i][h] == nil {
+				whole = false
+				lack[h] += part
+				continue
+			}
+			e.mem.kept += part
+		}
+		if whole {
 			kept++
+		}
+	}
+	for h, n := range lack {
+		if n > 0 {
+			e.warn("--numa: %s has no room for %s of panels: these stay in the file's form", nodeList(e.homes[h].nodes), mib(n))
 		}
 	}
 	if left, _, ok := e.Machine.Budget(); ok {
 		e.mem.tight = e.mem.kept+e.mem.cache+e.mem.file > left
 	}
-	if kept > 0 {
-		r, err := numa.Alloc(int(e.mem.kept), e.pages())
+	for _, s := range slices.Concat(shelves...) {
+		if s.size == 0 {
+			continue
+		}
+		r, err := numa.Alloc(int(s.size), e.options(s))
 		if err != nil {
-			clear(e.keep)
+			for i := range e.keep {
+				clear(e.keep[i])
+			}
 			e.mem.kept = 0
 			e.note("weights stay in the file's form: panels: %v", err)
 			return nil
 		}
-		e.regions = append(e.regions, held{r, "panels"})
-		e.panels = r.Bytes()
+		shelf := held{Region: r, what: "panels"}
+		if len(e.homes) > 0 {
+			shelf.at = e.homes[s.home].nodes
+		}
+		e.regions = append(e.regions, shelf)
+		s.mem = r.Bytes()
 	}
 	switch {
 	case all == 0 && e.mem.mapped > 0:
@@ -112,7 +151,7 @@ func (e *Engine) account(matrix []bool) error {
 		if e.mem.tight {
 			e.note("memory of the file is given back matrix by matrix, where panels stand")
 		}
-	case kept == 0:
+	case e.mem.kept == 0:
 		e.note("weights stay in the file's form: panels need %s, the memory budget leaves %s", mib(e.mem.panels), mib(room))
 	default:
 		e.note("weights: %s mapped, panels for %d of %d matrices, %s of %s; the memory budget has no room for the others, which stay in the file's form",
@@ -216,15 +255,18 @@ func (e *Engine) buffers(matrix []bool, picks int, tight func(arena int64) bool)
 		if err != nil {
 			return 0, err
 		}
-		if tight(int64(p.Arena)) && e.opt.UBatch > 2*picksMin {
+		if tight(arenas(p)) && e.opt.UBatch > 2*picksMin {
 			continue
 		}
 		if e.opt.UBatch < asked {
 			e.note("prompts go in walks of %d rows: the memory budget has no room for the buffers of %d", e.opt.UBatch, asked)
 		}
-		return int64(p.Arena), nil
+		return arenas(p), nil
 	}
 }
+
+// arenas is the size of a plan's buffers.
+func arenas(p *plan.Plan) int64 { return int64(p.Arena)*int64(p.Homes.Members) + int64(p.Common) }
 
 // fromUlimits lowers the limit to what the process may still map. All of a mapping counts there, touched or not.
 func (e *Engine) fromUlimits(matrix []bool, must int64) error {
@@ -237,7 +279,7 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 	}
 	left := slices.MinFunc(limits, func(a, b topo.Ulimit) int { return cmp.Compare(a.Left, b.Left) }).Left
 	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
-	const others = kv.SlabBytes + goBytes + 8*numa.HugePage
+	others := int64(e.layout.Members)*kv.SlabBytes + goBytes + 8*numa.HugePage
 	arena, err := e.buffers(matrix, e.opt.UBatch, func(arena int64) bool { return arena > min(left/4, left-others-must) })
 	if err != nil {
 		return err
@@ -298,10 +340,7 @@ func (e *Engine) fitTap() {
 		return
 	}
 	e.cache.SetLimit(e.cacheRoom())
-	if e.arena != nil { // what a tap kept is the cache's again
-		e.arena.Free()
-		e.arena = nil
-	}
+	e.freeArenas() // what a tap kept is the cache's again
 	if e.tap == nil {
 		return
 	}
@@ -312,7 +351,7 @@ func (e *Engine) fitTap() {
 		if err != nil {
 			return
 		}
-		if more := int64(p.Arena) - e.mem.buffers; more <= room || rows <= 2*picksMin {
+		if more := arenas(p) - e.mem.buffers; more <= room || rows <= 2*picksMin {
 			e.cache.SetLimit(e.cacheRoom() - min(max(more, 0), room))
 			break
 		}
@@ -405,7 +444,7 @@ func (e *Engine) layers() ([]kv.Layer, error) {
 // positionBytes is what one position of a sequence takes.
 func (e *Engine) positionBytes() (int64, error) {
 	layers, err := e.layers()
-	return kv.New(layers, nil, 0).BytesPerPosition(), err
+	return kv.New(layers, 1, nil, 0).BytesPerPosition(), err
 }
 
 // cacheRoom is what the cache may take: what panels leave; 0: nothing bounds it.
@@ -427,12 +466,12 @@ func (e *Engine) makeCache() error {
 		return err
 	}
 	limit := e.cacheRoom()
-	e.cache = kv.New(layers, func(n int) ([]byte, error) {
-		r, err := e.take("KV cache", n)
+	e.cache = kv.New(layers, e.layout.Members, func(member, n int) ([]byte, error) {
+		r, err := e.take("KV cache", n, e.near(member, n))
 		if err != nil {
 			return nil, err
 		}
-		e.regions = append(e.regions, held{r, "KV cache"})
+		e.regions = append(e.regions, held{r, "KV cache", e.nodesOf(member)})
 		return r.Bytes()[:n], nil
 	}, limit)
 	if n := e.cache.BytesPerPosition(); limit > 0 && n > 0 {
@@ -442,8 +481,8 @@ func (e *Engine) makeCache() error {
 }
 
 // take maps memory. What the kernel refuses is said with what to do.
-func (e *Engine) take(what string, n int) (*numa.Region, error) {
-	r, err := numa.Alloc(n, e.pages())
+func (e *Engine) take(what string, n int, opt numa.Options) (*numa.Region, error) {
+	r, err := numa.Alloc(n, opt)
 	if err != nil {
 		hint := "see vm.overcommit_memory"
 		var set []string

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"ck/internal/gguf"
+	"ck/internal/graph"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/synth"
@@ -178,7 +179,7 @@ func TestSmallMachine(t *testing.T) {
 		e := open(t, m, Options{Threads: 1, UBatch: 2048})
 		e.Machine.MemTotal, e.Machine.MemFree = 8<<30, 4<<30
 		e.Machine.Limits = []topo.MemLimit{{Group: "/a", Max: 64 << 20, Left: left}}
-		e.Notes, e.walkers = nil, map[plan.Class]*walk.Walker{}
+		e.Notes, e.walkers = nil, map[form]*walk.Walker{}
 		err := e.load()
 		var me *MemoryError
 		if left <= 25<<20 {
@@ -214,7 +215,7 @@ func TestQuotaReachesTheTeam(t *testing.T) {
 	}{{0.5, 1}, {1.5, 1}, {2.5, 2}, {0, 4}} {
 		m := topo.Machine{Affinity: []int{0, 1, 2, 3}, Quota: topo.Quota{CPUs: c.quota}}
 		cpus, _ := m.Workers()
-		e := &Engine{granted: len(cpus)}
+		e := &Engine{granted: len(cpus), layout: plan.NewLayout(&graph.Graph{}, plan.OneHome)}
 		if got := e.teamOptions(true); got.Quota != c.granted || !got.Pin {
 			t.Errorf("a quota of %v CPUs: %+v, expected %d that spin", c.quota, got, c.granted)
 		}

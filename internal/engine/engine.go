@@ -34,8 +34,10 @@ import (
 type Options struct {
 	Tier         string // ISA tier to force; "": the best one of the machine
 	NUMA         string // where workers run and memory lies, see numa.ParseMode; "": the system decides
+	AsNodes      string // lists of CPUs that count as homes, "0-3/4-7", for trying; "": the machine's
 	Threads      int    // workers for generation; 0: what the machine grants
 	ThreadsBatch int    // workers for prompts; 0: Threads
+	Link         string // "2us,20GB/s": workers wait as over a link between homes, for trying; see ParseLink
 	UBatch       int    // rows of the largest walk; 0: 512
 	F32Act       bool   // activations of matmuls in float32 whatever the weights' type
 	KV           quant.Type
@@ -47,6 +49,9 @@ type Options struct {
 	Context      int    // positions that the cache must have room for; 0: what is left
 	Without      Ablation
 	Prove        bool // plans are proven for all numbers of rows when they are made, not only for the largest
+
+	// Judge predicts the time of a walk in seconds, for what NUMA leaves open (cost.Judge); nil: one home does all.
+	Judge func(p *plan.Plan, l plan.Load, w Workplace) float64
 
 	// Change alters the graph before anything is made of it, for measurements; nil: nobody does.
 	Change func(*graph.Graph) error
@@ -73,15 +78,17 @@ type Engine struct {
 	teams     map[int]*team.Team // by size
 	granted   int                // workers that the machine grants; more of them do not spin
 	of        *Engine            // of a variant: what it is one of
-	walkers   map[plan.Class]*walk.Walker
-	arena     *numa.Region
+	walkers   map[form]*walk.Walker
+	arenas    []*numa.Region // by member; one more for all of them where there are several
 	regions   []held
-	place     numa.Mode       // of memory: with nodes for each policy but FirstTouch
+	place     numa.Mode // of memory: with nodes for each policy but FirstTouch
+	homes     []home    // those that have parts of weights; none: one home has all
+	linked    []home    // of Options.AsNodes, for Options.Link
+	layout    *plan.Layout
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
-	keep      []bool                  // of each weight: there is room for its panels
+	keep      [][]*shelf              // of each weight, by home: where there is room for its panels; nil: nowhere
 	picks     int                     // rows of logits of a walk of Forward
-	panels    []byte                  // of the region for panels: what is not given to a slot yet
 	mapped    []*panelfile.Matrix     // of each weight: its panels, if they are mapped; nil: they are not
 	coders    pool[entropycode.Coder] // of compressed weights
 	batch     walk.Batch
@@ -149,7 +156,7 @@ func OpenGraph(m *gguf.Model, g *graph.Graph, opt Options) (*Engine, error) {
 }
 
 func openGraph(m *gguf.Model, g *graph.Graph, notes []string, opt Options) (*Engine, error) {
-	e := &Engine{Graph: g, model: m, opt: opt, teams: map[int]*team.Team{}, walkers: map[plan.Class]*walk.Walker{}}
+	e := &Engine{Graph: g, model: m, opt: opt, teams: map[int]*team.Team{}, walkers: map[form]*walk.Walker{}}
 	if e.opt.UBatch <= 0 {
 		e.opt.UBatch = UBatchDefault
 	}
@@ -215,14 +222,20 @@ func (e *Engine) machine() error {
 	if e.opt.Without&Prefetch != 0 {
 		e.tbl = e.tbl.WithoutPrefetch()
 	}
-	m, err := e.bound()
+	m, homes, err := e.bound()
 	if err != nil {
 		return err
 	}
 	e.Machine = m
+	e.layout = plan.NewLayout(e.Graph, plan.OneHome)
 	cpus, why := m.Workers()
 	e.note("tier %s (this CPU: %s)", e.Tier, f)
 	e.granted = len(cpus)
+	if len(homes) > 1 {
+		if e.tensorParallel(homes, len(cpus), why); len(e.homes) > 0 {
+			return nil
+		}
+	}
 	if e.opt.Threads <= 0 {
 		e.opt.Threads = len(cpus)
 	}
@@ -250,7 +263,7 @@ func (e *Engine) team(n int) (*team.Team, error) {
 	if t := e.teams[n]; t != nil {
 		return t, nil
 	}
-	cpus := e.Machine.CPUsFor(n)
+	cpus := e.cpusFor(n)
 	t, err := team.New(cpus, e.teamOptions(true))
 	if err != nil {
 		// Pinning is refused in some sandboxes: unpinned threads are slower, not wrong.
@@ -264,7 +277,9 @@ func (e *Engine) team(n int) (*team.Team, error) {
 }
 
 // teamOptions say that workers beyond what the machine grants never spin: what they burn is missing where the others work.
-func (e *Engine) teamOptions(pin bool) team.Options { return team.Options{Pin: pin, Quota: e.granted} }
+func (e *Engine) teamOptions(pin bool) team.Options {
+	return team.Options{Pin: pin, Quota: e.granted, Homes: e.layout.N(), Places: e.layout.Places}
+}
 
 // Threads is the number of workers for a class of walks.
 func (e *Engine) Threads(c plan.Class) int {
@@ -274,9 +289,47 @@ func (e *Engine) Threads(c plan.Class) int {
 	return e.opt.Threads
 }
 
-// buildPlan is the plan of a class.
+// A form is what plans differ in.
+type form struct {
+	class  plan.Class
+	tokens bool // rows are dealt to members
+}
+
+// formOf is the form of the plan for a walk of n rows, and of the largest one.
+func (e *Engine) formOf(n int) form {
+	f := form{class: plan.ClassOf(n)}
+	f.tokens = f.class == plan.Many && e.dealsTokens() && n >= tokensFrom*e.layout.Members
+	return f
+}
+
+// tokensFrom is for how many rows of a member the arithmetic hides that weights of other members are read over the link: 30 with VNNI on 56 cores, 130
+// with AMX on int8. Fewer rows are computed as generation is, every member with its part of the weights.
+const tokensFrom = 128
+
+// dealsTokens reports whether rows of long prompts are dealt to members: each then has whole blocks of keys. What is tapped is of one member.
+func (e *Engine) dealsTokens() bool {
+	return e.layout.Members > 1 && e.tap == nil && e.opt.UBatch%(2*kernel.BlockKeys) == 0
+}
+
+// walkRows is the number of rows of the largest walk that goes on at a position.
+func (e *Engine) walkRows(pos int) int {
+	if e.dealsTokens() {
+		return e.opt.UBatch*e.layout.Members - pos%kernel.BlockKeys // and ends with a block of keys
+	}
+	return e.ubatch()
+}
+
+// buildPlan is the plan of a class: that of its largest walks.
 func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
-	p, err := e.plan(c, e.opt.UBatch, e.format)
+	return e.buildForm(form{c, c == plan.Many && e.dealsTokens()})
+}
+
+func (e *Engine) buildForm(f form) (*plan.Plan, error) {
+	layout := e.layout
+	if f.tokens {
+		layout = e.layout.Tokens()
+	}
+	p, err := e.planOn(layout, f.class, e.opt.UBatch, e.format)
 	if err == nil && e.opt.Prove {
 		err = p.Check()
 	}
@@ -286,47 +339,72 @@ func (e *Engine) buildPlan(c plan.Class) (*plan.Plan, error) {
 // format is how matmuls read a weight; nil for what they do not read.
 func (e *Engine) format(w graph.WeightID) *kernel.Format {
 	if s := e.weights.Slots[w]; s != nil {
-		return s.Format
+		return s[0].Format
 	}
 	return nil
 }
 
 // plan builds the plan of a class; picks bounds the rows of logits of prompts.
 func (e *Engine) plan(c plan.Class, picks int, format func(graph.WeightID) *kernel.Format) (*plan.Plan, error) {
+	return e.planOn(e.layout, c, picks, format)
+}
+
+func (e *Engine) planOn(layout *plan.Layout, c plan.Class, picks int, format func(graph.WeightID) *kernel.Format) (*plan.Plan, error) {
 	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(e.ubatch(), 17)}[c]
-	m := plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)), Separate: e.opt.Without&Fuse != 0, Format: format}
+	m := plan.Machine{Workers: e.Threads(c), MaxRows: rows, MaxPicks: min(rows, max(picks, 17)), Separate: e.opt.Without&Fuse != 0, Format: format, Layout: layout}
 	if e.tap != nil {
 		m.Taps, m.Stop = e.tap.Values, e.tap.Stop
 	}
 	return plan.Build(e.Graph, m)
 }
 
-// walker is the plan of a class, made at its first use, with its memory.
-func (e *Engine) walker(c plan.Class) (*walk.Walker, error) {
-	if w := e.walkers[c]; w != nil {
+// walker is the plan of a form, made at its first use, with its memory.
+func (e *Engine) walker(f form) (*walk.Walker, error) {
+	if w := e.walkers[f]; w != nil {
 		return w, nil
 	}
-	p, err := e.buildPlan(c)
+	p, err := e.buildForm(f)
 	if err != nil {
 		return nil, err
 	}
-	if e.arena == nil || len(e.arena.Bytes()) < p.Arena {
+	n := e.layout.Members
+	if e.arenas == nil || len(e.arenas[0].Bytes()) < p.Arena || n > 1 && len(e.arenas[n].Bytes()) < p.Common {
 		// Walks run one at a time and keep nothing between them, so all plans use one arena; older walkers are made anew.
-		if e.arena != nil {
-			e.arena.Free()
-		}
+		e.freeArenas()
 		clear(e.walkers)
-		if e.arena, err = e.take("buffers of a walk", p.Arena+64); err != nil {
-			return nil, err
+		for m := range n {
+			r, err := e.take("buffers of a walk", p.Arena+64, e.near(m, p.Arena))
+			if err != nil {
+				return nil, err
+			}
+			e.arenas = append(e.arenas, r)
+		}
+		if n > 1 {
+			r, err := e.take("buffers of a walk", p.Common+64, e.pages())
+			if err != nil {
+				return nil, err
+			}
+			e.arenas = append(e.arenas, r)
 		}
 	}
-	w, err := walk.New(p, step.Routines, e.tbl, e.weights, e.cache, e.arena.Bytes())
+	arenas := make([][]byte, len(e.arenas))
+	for m, r := range e.arenas {
+		arenas[m] = r.Bytes()
+	}
+	w, err := walk.New(p, step.Routines, e.tbl, e.weights, e.cache, arenas...)
 	if err != nil {
 		return nil, err
 	}
-	w.Hook, w.Choices = e.hookOf(w), e.choices
-	e.walkers[c] = w
+	w.Hook, w.Choices, w.Link = e.hookOf(w), e.choices, e.linkOf(p.Workers)
+	e.walkers[f] = w
 	return w, nil
+}
+
+func (e *Engine) freeArenas() {
+	for _, r := range e.arenas {
+		r.Free()
+	}
+	e.arenas = nil
 }
 
 // SetHook lets h look on at all walks from now on, for profiles; nil ends that.
@@ -477,11 +555,14 @@ func (e *Engine) forward(ctx context.Context, seq int, ids []int32, want Want, e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(e.ubatch(), len(ids)-done)
+		pos := e.cache.Len(seq)
+		n := min(e.walkRows(pos), len(ids)-done)
 		if want == All {
 			n = min(n, e.picks)
 		}
-		pos := e.cache.Len(seq)
+		if f := e.formOf(n); !f.tokens {
+			n = min(n, e.ubatch())
+		}
 		b := &e.batch
 		b.IDs, b.Pos, b.Seq, b.Pick = ids[done:done+n], b.Pos[:0], b.Seq[:0], b.Pick[:0]
 		for i := range n {
@@ -520,12 +601,13 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 			return nil, err
 		}
 	}
-	c := plan.ClassOf(len(b.IDs))
-	w, err := e.walker(c)
+	f := e.formOf(len(b.IDs))
+	f.tokens = f.tokens && onePrompt(b)
+	w, err := e.walker(f)
 	if err != nil {
 		return nil, err
 	}
-	t, err := e.team(e.Threads(c))
+	t, err := e.team(e.Threads(f.class))
 	if err != nil {
 		return nil, err
 	}
@@ -551,6 +633,16 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 		}
 	}
 	return w, nil
+}
+
+// onePrompt reports whether the rows of a batch follow each other.
+func onePrompt(b *walk.Batch) bool {
+	for i := range b.Pos {
+		if b.Seq[i] != b.Seq[0] || int(b.Pos[i]) != int(b.Pos[0])+i {
+			return false
+		}
+	}
+	return true
 }
 
 // Hold pins the calling goroutine as worker 0 of generation until release is called; see team.Hold.
@@ -595,9 +687,7 @@ func (e *Engine) Close() {
 	for _, r := range e.regions {
 		r.Free()
 	}
-	if e.arena != nil {
-		e.arena.Free()
-	}
+	e.freeArenas()
 	if e.panelFile != nil && e.of == nil {
 		e.panelFile.Close()
 	}

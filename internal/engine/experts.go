@@ -105,16 +105,14 @@ func (e *Engine) TokenBytes() int64 {
 // weightBytes adds up weights, of each so many parts of as many.
 func (e *Engine) weightBytes(share func(graph.WeightID) (part, of int)) int64 {
 	n := 0
-	for i, s := range e.weights.Slots {
-		if s == nil {
-			continue
-		}
-		w := e.Graph.Weights[i]
+	for i, slots := range e.weights.Slots {
 		part, of := share(graph.WeightID(i))
-		if b := walk.PanelsBytes(w, s.Format); b > 0 && (e.keep[i] || s.Mapped()) {
-			n += b / of * part
-		} else {
-			n += w.Rows / of * part * s.Format.Type.RowBytes(w.Cols)
+		for h, s := range slots {
+			if b := s.PanelsBytes(); b > 0 && (s.Mapped() || e.keep[i][h] != nil) {
+				n += b / of * part
+			} else {
+				n += s.Rows / of * part * s.Format.Type.RowBytes(s.Cols)
+			}
 		}
 	}
 	return int64(n)

@@ -24,7 +24,8 @@ func TestRowsReadTheExpertsTheyChose(t *testing.T) {
 		}
 		read := make([][]atomic.Int32, len(e.Graph.Weights))
 		for i, w := range e.Graph.Weights {
-			if s := e.weights.Slots[i]; s != nil && w.Experts > 0 {
+			if w.Experts > 0 {
+				s := e.weights.Slots[i][0]
 				read[i] = make([]atomic.Int32, w.Rows)
 				row := s.Row
 				s.Row = func(r int) []byte {

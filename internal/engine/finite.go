@@ -15,6 +15,7 @@ import (
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/step"
+	"ck/internal/team"
 	"ck/internal/walk"
 )
 
@@ -100,13 +101,18 @@ func (e *Engine) trace(ctx context.Context, b *walk.Batch, found func(it *plan.I
 	if err != nil {
 		return nil, err
 	}
-	t, err := e.team(1)
+	t, err := team.New(e.cpusFor(e.layout.N())[:1], team.Options{})
 	if err != nil {
 		return nil, err
 	}
+	defer t.Close()
 	arena := make([]byte, p.Arena+128)
 	arena = arena[-uintptr(unsafe.Pointer(&arena[0]))&63:]
-	w, err := walk.New(p, step.Routines, e.tbl, e.weights, e.cache, arena)
+	weights := e.weights
+	if e.layout.N() > 1 { // no home has all
+		weights.Slots = e.fileSlots()
+	}
+	w, err := walk.New(p, step.Routines, e.tbl, weights, e.cache, arena)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"ck/internal/kernel"
 	"ck/internal/quant"
 	"ck/internal/synth"
+	"ck/internal/topo"
 )
 
 // tiny is a model of two layers in memory, so that its weights can be damaged.
@@ -129,6 +130,10 @@ func TestVectorNotFinite(t *testing.T) {
 // Finite weights whose results overflow: the error names the position and the first step, of a prompt in one walk and in several, and in
 // generation; other sequences go on.
 func TestStepNotFinite(t *testing.T) {
+	live, err := topo.Live()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		spoil    func(m *gguf.Model)
 		opt      Options
@@ -148,25 +153,30 @@ func TestStepNotFinite(t *testing.T) {
 	} {
 		m := tiny(t, quant.F32)
 		c.spoil(m)
-		c.opt.Threads = 2
-		e := open(t, m, c.opt)
-		seq := e.NewSeq()
-		release := e.Hold()
-		err := e.Forward(context.Background(), seq, c.ids, Last, none)
-		release()
-		var bad *NotFiniteError
-		if !errors.As(err, &bad) || bad.Position != c.position || bad.Step != c.step {
-			t.Errorf("%s: %v, expected position %d and step %s", name, err, c.position, c.step)
-		}
-		if e.Len(seq) != 0 {
-			t.Errorf("%s: %d positions after the error", name, e.Len(seq))
-		}
-		if strings.HasPrefix(name, "embedding") {
-			if err := e.Forward(context.Background(), seq, []int32{1, 2, 3}, All, none); err != nil {
-				t.Errorf("%s: other ids: %v", name, err)
+		test := func(name string) {
+			c.opt.Threads = 2
+			e := open(t, m, c.opt)
+			seq := e.NewSeq()
+			release := e.Hold()
+			err := e.Forward(context.Background(), seq, c.ids, Last, none)
+			release()
+			var bad *NotFiniteError
+			if !errors.As(err, &bad) || bad.Position != c.position || bad.Step != c.step {
+				t.Errorf("%s: %v, expected position %d and step %s", name, err, c.position, c.step)
 			}
+			if e.Len(seq) != 0 {
+				t.Errorf("%s: %d positions after the error", name, e.Len(seq))
+			}
+			if strings.HasPrefix(name, "embedding") {
+				if err := e.Forward(context.Background(), seq, []int32{1, 2, 3}, All, none); err != nil {
+					t.Errorf("%s: other ids: %v", name, err)
+				}
+			}
+			e.Close()
 		}
-		e.Close()
+		test(name)
+		c.opt.NUMA, c.opt.AsNodes = "tp", fmt.Sprintf("%d/%d", live.Affinity[0], live.Affinity[0])
+		test(name + ", two homes")
 	}
 }
 

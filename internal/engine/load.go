@@ -18,7 +18,7 @@ import (
 // load makes the slots of all weights and the cache.
 func (e *Engine) load() error {
 	g := e.Graph
-	e.weights = walk.Weights{Slots: make([]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)),
+	e.weights = walk.Weights{Slots: make([][]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)),
 		Decode: make([]func(int, []float32), len(g.Weights))}
 	matrix := make([]bool, len(g.Weights))
 	vector := make([]bool, len(g.Weights))
@@ -67,26 +67,44 @@ func (e *Engine) load() error {
 func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 	f := e.tbl.Format(t.Type, e.opt.F32Act)
 	if x := e.mapped[i]; x != nil {
-		e.weights.Slots[i] = walk.NewMappedSlot(w, f, t.Row, x.Data(), x.Sums())
+		e.weights.Slots[i] = []*walk.Slot{walk.NewMappedSlot(w, f, t.Row, x.Data(), x.Sums())}
 		return
 	}
-	var mem []byte
-	if n := walk.PanelsBytes(w, f); n > 0 && e.keep[i] {
-		mem = e.panels[:n:n]
-		e.panels = e.panels[walk.PanelsRoom(w, f):]
+	e.weights.Slots[i] = nil
+	for h, p := range e.pieces(graph.WeightID(i)) {
+		s := e.part(i, p, e.keep[i][h])
+		s.Home = h
+		e.weights.Slots[i] = append(e.weights.Slots[i], s)
 	}
-	s := walk.NewSlot(w, f, t.Row, mem)
-	if mem != nil && e.mem.tight && t.Data != nil && t.Interleave == 0 && t.Make == nil && !e.Graph.Roles(graph.WeightID(i))[graph.Lookup] {
+}
+
+// part makes the slot of a part of a matrix, with panels where there is a shelf for them.
+func (e *Engine) part(i int, p plan.Piece, on *shelf) *walk.Slot {
+	w := e.Graph.Weights[i]
+	t := e.model.Tensor(w.Name)
+	f := e.tbl.Format(t.Type, e.opt.F32Act)
+	var mem []byte
+	if of := walk.PartOf(w, p); on != nil {
+		mem, on.mem = on.mem[:walk.PanelsBytes(of, f)], on.mem[walk.PanelsRoom(of, f):]
+		mem = mem[:len(mem):len(mem)]
+	}
+	s := walk.NewPart(w, p, f, t.Row, mem)
+	if mem != nil && p.K1-p.K0 == w.Cols && !e.layout.Mirrored(graph.WeightID(i)) && e.mem.tight && t.Data != nil && t.Interleave == 0 && t.Make == nil && !e.Graph.Roles(graph.WeightID(i))[graph.Lookup] {
 		row := t.Type.RowBytes(t.Cols())
 		s.Release(func(from, to int) { pageOut(t.Data[from*row : to*row]) })
 	}
+	return e.rows(s, t)
+}
+
+// rows tells a slot where the rows of its tensor lie, if they are not mapped as they are.
+func (e *Engine) rows(s *walk.Slot, t *gguf.Tensor) *walk.Slot {
 	switch {
 	case t.Stored != nil:
 		s.Stored = stored{t.Stored, &e.coders}
 	case t.Make != nil:
 		s.Stored = made{t}
 	}
-	e.weights.Slots[i] = s
+	return s
 }
 
 // pageOut tells the system that the pages within b, of a mapped file, are not needed any more: it takes them back now, and not others in their place when
@@ -112,8 +130,8 @@ func rowDecoder(t *gguf.Tensor) func(int, []float32) {
 // MappedBytes.
 func (e *Engine) PackedBytes() int64 {
 	n := 0
-	for _, s := range e.weights.Slots {
-		if s != nil {
+	for _, parts := range e.weights.Slots {
+		for _, s := range parts {
 			n += s.PackedBytes()
 		}
 	}
@@ -127,10 +145,11 @@ func (e *Engine) BufferBytes() int64 {
 	if e.mem.buffers > 0 {
 		return e.mem.buffers
 	}
-	if e.arena == nil {
-		return 0
+	n := int64(0)
+	for _, r := range e.arenas {
+		n += int64(len(r.Bytes()))
 	}
-	return int64(len(e.arena.Bytes()))
+	return n
 }
 func (e *Engine) FileBytes() int64   { return e.mem.file }
 func (e *Engine) MappedBytes() int64 { return e.mem.mapped }
@@ -139,12 +158,12 @@ func (e *Engine) MemLimit() int64    { return e.opt.MemLimit }
 // Packing reports whether panels that have room are still to be packed, or mapped ones to be compared: walks are
 // slower until then.
 func (e *Engine) Packing() bool {
-	return slices.ContainsFunc(e.weights.Slots, func(s *walk.Slot) bool { return s != nil && s.Packing() })
+	return slices.ContainsFunc(e.weights.Slots, func(parts []*walk.Slot) bool { return slices.ContainsFunc(parts, (*walk.Slot).Packing) })
 }
 
 // Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit
 // beside their work: for who wants to wait once, such as a warm-up. Each worker packs, and so touches first, an
-// even part of each matrix. Between panels it looks whether ctx has ended.
+// even part of what its home has of each matrix. Between panels it looks whether ctx has ended.
 func (e *Engine) Pack(ctx context.Context) error {
 	t, err := e.team(e.Threads(plan.One))
 	if err != nil || !e.Packing() {
@@ -152,9 +171,10 @@ func (e *Engine) Pack(ctx context.Context) error {
 	}
 	stop := e.watch(ctx)
 	err = t.Run(func(w int) {
-		for _, s := range e.weights.Slots {
-			if s != nil {
-				s.Pack(w, t.Size(), stop)
+		home, lo, hi := e.layout.Of(w, t.Size())
+		for _, parts := range e.weights.Slots {
+			if parts != nil {
+				parts[home].Pack(w-lo, hi-lo, stop)
 			}
 		}
 	})

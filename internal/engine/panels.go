@@ -234,6 +234,10 @@ func (e *Engine) mapPanels(matrix []bool) error {
 		e.note("panels of %s are not used (--no-pack)", path)
 		return nil
 	}
+	if e.layout.N() > 1 {
+		e.note("panels of %s are not used: they are of whole matrices, of which each home has a part", path)
+		return nil
+	}
 	f, err := panelfile.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -340,7 +344,7 @@ func (e *Engine) refusal(x *panelfile.Matrix, f *kernel.Format) string {
 // damaged is the error of a panel that is not what was written.
 func (e *Engine) damaged(d *walk.DamagedPanel) error {
 	name := "a tensor"
-	if i := slices.Index(e.weights.Slots, d.Slot); i >= 0 {
+	if i := slices.IndexFunc(e.weights.Slots, func(parts []*walk.Slot) bool { return slices.Contains(parts, d.Slot) }); i >= 0 {
 		name = "tensor " + e.Graph.Weights[i].Name
 	}
 	err := fmt.Errorf("%s: %w; write the file anew with ckquant pack, or use --panels none", name, d)

@@ -73,7 +73,7 @@ func TestMappedPanels(t *testing.T) {
 		if n := e.MappedBytes(); n == 0 || n > plain.mem.kept || n < plain.mem.kept-100<<10 {
 			t.Errorf("%d bytes are mapped, %d would be packed", n, plain.mem.kept)
 		}
-		if e.PackedBytes() != 0 || e.mem.kept != 0 || e.panels != nil || e.Packing() || !e.Packed() ||
+		if e.PackedBytes() != 0 || e.mem.kept != 0 || e.Packing() || !e.Packed() ||
 			e.WeightBytes() != plain.WeightBytes() {
 			t.Errorf("%d bytes are packed, %d kept, packing %v, packed %v, %d bytes of weights, not %d",
 				e.PackedBytes(), e.mem.kept, e.Packing(), e.Packed(), e.WeightBytes(), plain.WeightBytes())

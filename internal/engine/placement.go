@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,46 +16,104 @@ type NodeError struct{ Err error }
 func (e *NodeError) Error() string { return "--numa: " + e.Err.Error() }
 func (e *NodeError) Unwrap() error { return e.Err }
 
-// bound is the machine as Options.NUMA leaves it, and sets where memory is taken.
-func (e *Engine) bound() (topo.Machine, error) {
+// bound is the machine as Options.NUMA leaves it, with the homes that are to have parts of the weights, and sets where memory is taken.
+func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 	mode, err := numa.ParseMode(e.opt.NUMA)
 	if err != nil {
-		return topo.Machine{}, &NodeError{err}
+		return m, nil, &NodeError{err}
 	}
-	if mode.Policy == numa.FirstTouch {
-		return topo.Live()
+	if e.opt.Link != "" {
+		if _, _, err := ParseLink(e.opt.Link); err != nil {
+			return m, nil, &NodeError{fmt.Errorf("--link: %w", err)}
+		}
+		if e.opt.AsNodes == "" {
+			return m, nil, &NodeError{errors.New("--link: says how far the nodes of --as-nodes are from each other; name those too")}
+		}
+	}
+	if e.opt.AsNodes != "" {
+		if m, err = topo.Live(); err == nil {
+			homes, err = asNodes(e.opt.AsNodes, m)
+		}
+		switch {
+		case err != nil:
+			return m, nil, &NodeError{fmt.Errorf("--as-nodes: %w", err)}
+		case mode.Policy != numa.FirstTouch:
+			return m, nil, &NodeError{fmt.Errorf("%q with --as-nodes: its nodes have no memory of their own", e.opt.NUMA)}
+		}
+		if e.linked = homes; !mode.TensorParallel {
+			homes = nil
+		}
+		return m, homes, nil
+	}
+	if mode.Policy == numa.FirstTouch && !mode.TensorParallel {
+		if m, err = topo.Live(); err != nil || !mode.Auto || e.opt.Judge == nil || !m.HasHomes() {
+			return m, nil, err
+		}
 	}
 	s, err := topo.Nodes()
 	if err != nil {
-		return topo.Machine{}, err
+		return m, nil, err
+	}
+	m = s.Machine
+	if mode.Auto {
+		homes, notes := homesOf(&s)
+		if len(homes) < 2 {
+			return m, nil, nil
+		}
+		e.Notes = append(e.Notes, notes...)
+		if e.prefersHomes(m, homes) {
+			e.tryPlace(e.options(&shelf{node: homes[0].nodes[0]}))
+			return m, homes, nil
+		}
+		most := homes[0] // one home does all
+		for _, h := range homes {
+			if len(h.cpus) > len(most.cpus) {
+				most = h
+			}
+		}
+		m.Affinity = append(slices.Clone(most.cpus), most.siblings...)
+		slices.Sort(m.Affinity)
+		return m, nil, nil
 	}
 	if mode.Policy == numa.Bind {
-		m, err := s.Bound(mode.Nodes)
-		if err != nil {
-			return topo.Machine{}, &NodeError{err}
+		if m, err = s.Bound(mode.Nodes); err != nil {
+			return m, nil, &NodeError{err}
 		}
 		e.setPlace(mode)
 		e.note("memory of %s alone, and the cores that work there", nodeList(mode.Nodes))
-		return m, nil
+		return m, nil, nil
 	}
-	homes, _ := s.Homes()
+	homes, notes := homesOf(&s)
+	if mode.TensorParallel {
+		if len(homes) < 2 {
+			e.warn("--numa tp: this machine has one home, a memory node with cores of this process; it does all")
+			return m, nil, nil
+		}
+		e.Notes = append(e.Notes, notes...)
+		e.tryPlace(e.options(&shelf{node: homes[0].nodes[0]}))
+		return m, homes, nil
+	}
 	for _, h := range homes {
-		mode.Nodes = append(mode.Nodes, h.Nodes...)
+		mode.Nodes = append(mode.Nodes, h.nodes...)
 	}
 	if len(mode.Nodes) < 2 {
 		e.warn("--numa interleave: there is one memory node to take memory of; it stays where it is touched first")
-		return s.Machine, nil
+		return m, nil, nil
 	}
 	e.setPlace(mode)
 	e.note("memory of %s in turns", nodeList(mode.Nodes))
-	return s.Machine, nil
+	return m, nil, nil
 }
 
-// setPlace has memory taken so from now on. Whether the system lets it be placed is tried with a page: most memory is taken later, when nobody looks at
-// warnings any more.
+// setPlace has memory taken so from now on.
 func (e *Engine) setPlace(mode numa.Mode) {
 	e.place = mode
-	if r, err := numa.Alloc(1, e.pages()); err == nil {
+	e.tryPlace(e.pages())
+}
+
+// tryPlace tries with a page whether the system lets memory be placed: most is taken later, when nobody looks at warnings any more.
+func (e *Engine) tryPlace(opt numa.Options) {
+	if r, err := numa.Alloc(1, opt); err == nil {
 		if err := r.Misplaced(); err != nil {
 			e.warn("--numa: %v", err)
 		}
@@ -74,19 +133,21 @@ func nodeList(nodes []int) string {
 type held struct {
 	*numa.Region
 	what string // "panels", "KV cache"
+	at   []int  // nodes of the home that reads it; none: no one in particular
 }
 
 // Placed says on which nodes the memory of one kind lies.
 type Placed struct {
 	What string // "panels", "KV cache", "buffers"
 	numa.Placement
-	Err error // nothing could be found out
+	Homed, Home int   // pages that one home reads; those of them that lie on its nodes
+	Err         error // nothing could be found out
 }
 
 // Placement looks at all pages of the memory that the engine has taken, which takes 2 ms for each 64 MiB. Mapped files are the page cache's.
 func (e *Engine) Placement() []Placed {
 	var list []Placed
-	add := func(what string, r *numa.Region) {
+	add := func(what string, r *numa.Region, at []int) {
 		pl, err := r.Where(0, len(r.Bytes()))
 		i := slices.IndexFunc(list, func(p Placed) bool { return p.What == what })
 		if i < 0 {
@@ -98,12 +159,24 @@ func (e *Engine) Placement() []Placed {
 			return
 		}
 		list[i].Add(pl)
+		for node, n := range pl.OnNode {
+			if len(at) > 0 {
+				list[i].Homed += n
+				if slices.Contains(at, node) {
+					list[i].Home += n
+				}
+			}
+		}
 	}
 	for _, r := range e.regions {
-		add(r.what, r.Region)
+		add(r.what, r.Region, r.at)
 	}
-	if e.arena != nil {
-		add("buffers", e.arena)
+	for m, r := range e.arenas {
+		var at []int
+		if m < e.layout.Members {
+			at = e.nodesOf(m)
+		}
+		add("buffers", r, at)
 	}
 	return list
 }

@@ -19,7 +19,8 @@ type Matmul struct {
 	N, K   int                // weight rows; elements along K, a multiple of the type's block
 	Slices int                // 1, 2, 4 or 8: K is cut in that many equal slices, whole groups, each one chain, summed as a tree
 	Row    func(r int) []byte // Direct formats: the file's bytes of weight row r, 0 <= r < N
-	X      *Act               // of the format's kind; X.K = K
+	X      *Act               // of the format's kind
+	K0     int                // the first of its elements that is multiplied; X.K >= K0 + K
 	M0, M1 int
 
 	Y       []float32 // Y[m*YStride+n], m counted from row 0 of X; nothing beyond column N is stored
@@ -151,9 +152,9 @@ func (f *Format) Tile(rows int) int {
 func (f *Format) check(m *Matmul) {
 	panels := (m.N + f.PanelRows - 1) / f.PanelRows
 	switch {
-	case m.X.Kind != f.Act || m.X.K != m.K || m.X.Sums&f.Sums != f.Sums:
-		panic(fmt.Sprintf("kernel: matmul of %v: activations are %v with K %d and sums %b, want %v with %d and %b", f.Type, m.X.Kind, m.X.K, m.X.Sums,
-			f.Act, m.K, f.Sums))
+	case m.X.Kind != f.Act || m.K0 < 0 || m.X.K < m.K0+m.K || m.K0 > 0 && m.K0%f.GroupK != 0 || m.X.Sums&f.Sums != f.Sums:
+		panic(fmt.Sprintf("kernel: matmul of %v: activations are %v with K %d and sums %b, want %v with %d from %d on and %b", f.Type, m.X.Kind, m.X.K, m.X.Sums,
+			f.Act, m.K, m.K0, f.Sums))
 	case m.K <= 0, m.K%f.Type.BlockElems() != 0, m.Slices != 1 && m.Slices != 2 && m.Slices != 4 && m.Slices != 8,
 		m.Slices > 1 && m.K%(m.Slices*f.GroupK) != 0:
 		panic(fmt.Sprintf("kernel: matmul of %v: K %d in %d slices", f.Type, m.K, m.Slices))
@@ -164,8 +165,10 @@ func (f *Format) check(m *Matmul) {
 	}
 }
 
-// bind points the arguments at activation row `row` from element k on.
-func (f *Format) bind(a *dot.Args, x *Act, row, k int) {
+// bind points the arguments at activation row `row` from element k of the product on.
+func (f *Format) bind(a *dot.Args, m *Matmul, row, k int) {
+	x := m.X
+	k += m.K0
 	switch x.Kind {
 	case ActF32:
 		a.X, a.XStride = unsafe.Pointer(&x.F[row*x.FS+k]), 4*x.FS
@@ -263,7 +266,7 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 		}
 		for r := m.M0; r < m.M1; {
 			rows := evenly(m.M1-r, most)
-			f.bind(a, m.X, r, 0)
+			f.bind(a, m, r, 0)
 			a.W, a.Y, a.YStride = unsafe.Pointer(&m.W[p*size]), unsafe.Pointer(&s.out()[0]), 4*np*m.Slices*f.PanelRows
 			switch {
 			case straight:
@@ -273,7 +276,7 @@ func (f *Format) few(s *Scratch, m *Matmul) {
 				f.run(s, rows, np, m.Slices)
 			default: // a call for each slice, still in the order of the memory
 				for i := range np * m.Slices {
-					f.bind(a, m.X, r, i%m.Slices*m.K/m.Slices)
+					f.bind(a, m, r, i%m.Slices*m.K/m.Slices)
 					a.W, a.Y = unsafe.Pointer(&m.W[p*size+i*a.WStep]), unsafe.Pointer(&s.out()[i*f.PanelRows])
 					f.run(s, rows, 1, 1)
 				}
@@ -339,14 +342,14 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 				case f.kernels.Folds:
 					f.folding(s, m, base, r, m0, m1, n, rows, np)
 				case m.straight(n + tile*f.PanelRows):
-					f.bind(a, m.X, r, 0)
+					f.bind(a, m, r, 0)
 					a.W, a.Y, a.YStride, a.YFar = base, m.y(r, n), 4*m.YStride, 4*f.PanelRows
 					call(f.kernels.Gemm[rows], a)
 				default:
 					out := s.out()[:rows*wide]
 					a.YStride, a.YFar = 4*wide, 4*f.PanelRows*m.Slices
 					for i := range m.Slices {
-						f.bind(a, m.X, r, i*m.K/m.Slices)
+						f.bind(a, m, r, i*m.K/m.Slices)
 						a.W, a.Y = unsafe.Add(base, i*a.Groups*groupBytes), unsafe.Pointer(&out[i*f.PanelRows])
 						call(f.kernels.Gemm[rows], a)
 					}
@@ -362,10 +365,10 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 // of the rows [m0, m1), np of its panels exist.
 func (f *Format) folding(s *Scratch, m *Matmul, w unsafe.Pointer, r, m0, m1, n, rows, np int) {
 	a, wide := &s.args, f.kernels.Tile*f.PanelRows
-	f.bind(a, m.X, r, 0)
+	f.bind(a, m, r, 0)
 	a.W, a.Slices, a.YFar, a.Src = w, m.Slices, 4*f.PanelRows, unsafe.Add(a.X, rows*a.XStride)
 	if r+rows == m1 { // the next panels begin with the first rows again
-		a.Src = unsafe.Pointer(&m.X.Q[m0*m.X.Kp])
+		a.Src = unsafe.Pointer(&m.X.Q[m0*m.X.Kp+m.K0])
 	}
 	if n+wide > m.N {
 		a.Y, a.YStride, a.Bias, a.Add = unsafe.Pointer(&s.out()[0]), 4*wide, nil, 0
@@ -416,7 +419,7 @@ func (f *Format) blocks(s *Scratch, m *Matmul) {
 					}
 					for r := m0; r < m1; {
 						rows := evenly(m1-r, len(f.kernels.Gemm)-1)
-						f.bind(a, m.X, r, k)
+						f.bind(a, m, r, k)
 						a.Y = unsafe.Add(y0, (r-m0)*a.YStride)
 						if r == m0 && !f.Direct && rows > 1 && rows < len(f.kernels.Small) {
 							f.run(s, rows, 1, 1) // weights come from memory: the kernel with prefetch

@@ -380,7 +380,7 @@ func TestKernelsContinue(t *testing.T) {
 			compute := func(kernel func(*dot.Args), w []byte, size, group, k0, k1, panels int, y []float32) {
 				a := &dot.Args{WStep: size, WFar: size, YFar: 4 * f.PanelRows, YStride: 8 * f.PanelRows, Panels: panels, Mp: 4 * x.M,
 					Groups: f.layout.Groups(k1 - k0), Cont: k0, Acc: unsafe.Pointer(&acc[0]), Y: unsafe.Pointer(&y[0]), Values: unsafe.Pointer(f.values)}
-				f.bind(a, x, 0, k0)
+				f.bind(a, &Matmul{X: x}, 0, k0)
 				a.W = unsafe.Pointer(&w[f.layout.Groups(k0)*group])
 				kernel(a)
 			}

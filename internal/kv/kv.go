@@ -1,8 +1,8 @@
 // Package kv keeps what attention remembers: keys and values of every position, in pages that grow with use.
 //
-// A page holds one block of 64 positions, aligned to absolute position, of all KV heads of one layer: for each head the block of
-// keys, then the block of values, in the layout of the cache's format (kernel.KVFormat). Pages lie outside the Go heap; memory is
-// resident only where it was written.
+// A page holds one block of 64 positions, aligned to absolute position, of the KV heads of one layer that a member has: for each head the block of
+// keys, then the block of values, in the layout of the cache's format (kernel.KVFormat). Pages lie outside the Go heap, those of a member
+// in slabs of its own; memory is resident only where it was written.
 package kv
 
 import (
@@ -24,25 +24,28 @@ type Layer struct {
 // pageBytes is the size of one page of the layer.
 func (l Layer) pageBytes() int { return l.Heads * (l.Format.KBytes() + l.Format.VBytes()) }
 
-// Alloc gives n bytes of zeroed memory outside the Go heap, aligned to 64 bytes.
-type Alloc func(n int) ([]byte, error)
+// Alloc gives n bytes of zeroed memory outside the Go heap, near a member, aligned to 64 bytes.
+type Alloc func(member, n int) ([]byte, error)
 
 // Cache holds the pages of all sequences.
 type Cache struct {
 	layers []Layer
 	alloc  Alloc
-	slab   []byte // what is left of the newest slab
-	free   map[int][][]byte
+	slabs  [][]byte // by member: what is left of the newest one
+	free   map[kind][][]byte
 	seqs   []*Sequence
 	limit  int64 // bytes of pages at most; 0: no limit
 	used   int64 // bytes of pages in use
 }
 
+// kind is what pages are alike in: the member, and bytes.
+type kind struct{ member, n int }
+
 // Sequence is one text: for each layer and head the addresses of its blocks.
 type Sequence struct {
 	len   int
 	reach int                  // how long it may become; 0: nobody said
-	pages [][][]byte           // [layer][block]
+	pages [][][]byte           // [layer][block, member]
 	k, v  [][][]unsafe.Pointer // [layer][head][block]
 }
 
@@ -54,9 +57,9 @@ func (e *ErrFull) Error() string {
 		float64(e.NeedBytes)/(1<<20), float64(e.LimitBytes)/(1<<20))
 }
 
-// New makes an empty cache; limit bounds the bytes of its pages (0: no limit).
-func New(layers []Layer, alloc Alloc, limit int64) *Cache {
-	return &Cache{layers: layers, alloc: alloc, limit: limit, free: map[int][][]byte{}}
+// New makes an empty cache of which so many members have equal shares of the heads; limit bounds the bytes of its pages (0: no limit).
+func New(layers []Layer, members int, alloc Alloc, limit int64) *Cache {
+	return &Cache{layers: layers, alloc: alloc, limit: limit, free: map[kind][][]byte{}, slabs: make([][]byte, members)}
 }
 
 // NewSeq starts a sequence and returns its number.
@@ -88,16 +91,20 @@ func (c *Cache) Expect(seq, n int) { c.seqs[seq].reach = n }
 func (c *Cache) Reserve(seq, n int) error {
 	s := c.seqs[seq]
 	for i, l := range c.layers {
-		for len(s.pages[i])*kernel.BlockKeys < n {
-			p, err := c.page(l.pageBytes())
+		members := len(c.slabs)
+		heads := l.Heads / members
+		for len(s.pages[i])/members*kernel.BlockKeys < n || len(s.pages[i])%members != 0 { // a block may be there for some members
+			member := len(s.pages[i]) % members
+			p, err := c.page(member, l.pageBytes()/members)
 			if err != nil {
 				return err
 			}
 			s.pages[i] = append(s.pages[i], p)
 			kb, vb := l.Format.KBytes(), l.Format.VBytes()
-			for h := range l.Heads {
-				s.k[i][h] = append(s.k[i][h], unsafe.Pointer(&p[h*(kb+vb)]))
-				s.v[i][h] = append(s.v[i][h], unsafe.Pointer(&p[h*(kb+vb)+kb]))
+			for h := range heads {
+				at := h * (kb + vb)
+				s.k[i][member*heads+h] = append(s.k[i][member*heads+h], unsafe.Pointer(&p[at]))
+				s.v[i][member*heads+h] = append(s.v[i][member*heads+h], unsafe.Pointer(&p[at+kb]))
 			}
 		}
 	}
@@ -106,25 +113,26 @@ func (c *Cache) Reserve(seq, n int) error {
 }
 
 // page takes a page of n bytes from those given back, or from a slab.
-func (c *Cache) page(n int) ([]byte, error) {
+func (c *Cache) page(member, n int) ([]byte, error) {
 	if c.limit > 0 && c.used+int64(n) > c.limit {
 		return nil, &ErrFull{c.limit, c.used + int64(n)}
 	}
 	c.used += int64(n)
-	if f := c.free[n]; len(f) > 0 {
-		c.free[n] = f[:len(f)-1]
+	if f := c.free[kind{member, n}]; len(f) > 0 {
+		c.free[kind{member, n}] = f[:len(f)-1]
 		return f[len(f)-1], nil
 	}
-	if len(c.slab) < n {
-		b, err := c.alloc(max(n, SlabBytes))
+	slab := &c.slabs[member]
+	if len(*slab) < n {
+		b, err := c.alloc(member, max(n, SlabBytes))
 		if err != nil {
 			c.used -= int64(n)
 			return nil, err
 		}
-		c.slab = b
+		*slab = b
 	}
-	p := c.slab[:n:n]
-	c.slab = c.slab[n:]
+	p := (*slab)[:n:n]
+	*slab = (*slab)[n:]
 	return p, nil
 }
 
@@ -132,16 +140,18 @@ func (c *Cache) page(n int) ([]byte, error) {
 func (c *Cache) Truncate(seq, n int) {
 	s := c.seqs[seq]
 	n = min(max(n, 0), s.len)
-	keep := (n + kernel.BlockKeys - 1) / kernel.BlockKeys
+	keep, members := (n+kernel.BlockKeys-1)/kernel.BlockKeys, len(c.slabs)
 	for i, l := range c.layers {
-		for len(s.pages[i]) > keep {
+		for len(s.pages[i]) > keep*members {
 			last := len(s.pages[i]) - 1
 			p := s.pages[i][last]
 			s.pages[i] = s.pages[i][:last]
-			c.free[len(p)] = append(c.free[len(p)], p)
+			c.free[kind{last % members, len(p)}] = append(c.free[kind{last % members, len(p)}], p)
 			c.used -= int64(len(p))
-			for h := range l.Heads {
-				s.k[i][h], s.v[i][h] = s.k[i][h][:last], s.v[i][h][:last]
+		}
+		for h := range l.Heads {
+			if blocks := min(keep, len(s.k[i][h])); blocks < len(s.k[i][h]) {
+				s.k[i][h], s.v[i][h] = s.k[i][h][:blocks], s.v[i][h][:blocks]
 			}
 		}
 	}

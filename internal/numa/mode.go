@@ -11,21 +11,31 @@ import (
 type Mode struct {
 	Policy Policy // FirstTouch, Interleave or Bind
 	Nodes  []int  // of Bind
+
+	// Auto: the program chooses.
+	Auto bool
+
+	// TensorParallel: every home has a part of each weight.
+	TensorParallel bool
 }
 
 // Modes are the words of ParseMode.
-const Modes = "auto, off, interleave or bind=N[,M]"
+const Modes = "auto, off, tp, interleave or bind=N[,M]"
 
-// ParseMode reads a mode: "auto" and "off" leave memory where it is touched first, "interleave" spreads it over the nodes of all homes, "bind=0,1" works at
+// ParseMode reads a mode: "auto" lets the program choose, "off" leaves memory where it is touched first, "tp" gives every home a part of each weight, "interleave" spreads it over the nodes of all homes, "bind=0,1" works at
 // the homes of these nodes and takes memory there alone.
 func ParseMode(s string) (Mode, error) {
 	list, bind := strings.CutPrefix(s, "bind=")
 	switch {
-	case s == "" || s == "auto" || s == "off":
+	case s == "" || s == "auto":
+		return Mode{Auto: true}, nil
+	case s == "off":
 		return Mode{}, nil
 	case s == "interleave":
 		return Mode{Policy: Interleave}, nil
-	case s == "tp" || s == "mirror":
+	case s == "tp":
+		return Mode{TensorParallel: true}, nil
+	case s == "mirror":
 		return Mode{}, fmt.Errorf("%q is not available in this version; expected %s", s, Modes)
 	case !bind:
 		return Mode{}, fmt.Errorf("%q is no placement of memory; expected %s", s, Modes)

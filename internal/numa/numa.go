@@ -59,7 +59,7 @@ func (e *NoMemory) Unwrap() error { return e.Err }
 
 // A Region is memory from Alloc.
 type Region struct {
-	all  []byte // whole pages
+	all  []byte // whole pages; one more behind them that nobody may touch
 	n    int    // bytes of it that were asked for
 	huge error  // why there are no huge pages
 	far  error  // why the policy is not that which was asked for
@@ -87,7 +87,7 @@ func Alloc(n int, opt Options) (*Region, error) {
 	}
 	size := uintptr(roundUp(n, pageSize))
 	// The kernel aligns to pages: map more and give the ends back.
-	extra := uintptr(align - pageSize)
+	extra := uintptr(align)
 	p, err := unix.MmapPtr(-1, 0, nil, size+extra, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		if errors.Is(err, unix.ENOMEM) {
@@ -99,8 +99,10 @@ func Alloc(n int, opt Options) (*Region, error) {
 	if head > 0 {
 		unix.MunmapPtr(p, head)
 	}
-	if tail := extra - head; tail > 0 {
-		unix.MunmapPtr(unsafe.Add(p, head+size), tail)
+	// A page that nobody may touch keeps the kernel from joining the mapping with the next one: /proc/self/numa_maps tells where mappings lie.
+	unix.Mprotect(unsafe.Slice((*byte)(unsafe.Add(p, head+size)), pageSize), unix.PROT_NONE)
+	if tail := extra - head - uintptr(pageSize); tail > 0 {
+		unix.MunmapPtr(unsafe.Add(p, head+size+uintptr(pageSize)), tail)
 	}
 	r := &Region{all: unsafe.Slice((*byte)(unsafe.Add(p, head)), size), n: n}
 	r.huge, r.far = r.adviseHuge(opt.SmallPages), r.Place(0, n, opt.Policy, opt.Nodes...)
@@ -145,7 +147,7 @@ func (r *Region) Free() error {
 	}
 	all := r.all
 	r.all, r.n = nil, 0
-	if err := unix.MunmapPtr(unsafe.Pointer(&all[0]), uintptr(len(all))); err != nil {
+	if err := unix.MunmapPtr(unsafe.Pointer(&all[0]), uintptr(len(all)+pageSize)); err != nil {
 		return fmt.Errorf("munmap of %d bytes: %w", len(all), err)
 	}
 	return nil

@@ -72,7 +72,11 @@ func placed(p engine.Placed) string {
 	if nodes == nil {
 		nodes = []string{"none touched"}
 	}
-	return fmt.Sprintf("%s %s (%s, all pages)", p.What, strings.Join(nodes, ", "), p.By)
+	home := ""
+	if p.Homed > 0 {
+		home = fmt.Sprintf(", %.4g %% at home", 100*float64(p.Home)/float64(p.Homed))
+	}
+	return fmt.Sprintf("%s %s (%s, all pages)%s", p.What, strings.Join(nodes, ", "), p.By, home)
 }
 
 func isNode(s string) bool {

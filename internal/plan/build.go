@@ -13,6 +13,8 @@ type Machine struct {
 	Workers  int
 	MaxRows  int // rows of the largest walk; decides the class
 	MaxPicks int
+	// Layout is where the graph's weights lie; nil: on one home.
+	Layout *Layout
 	// Format is the form of a weight that a matmul reads.
 	Format func(w graph.WeightID) *kernel.Format
 	// Separate takes nothing together: every item is cut for itself with a barrier behind it, residuals are added by items of their own,
@@ -34,8 +36,14 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 	if m.Workers < 1 || m.MaxRows < 1 || m.MaxPicks < 0 {
 		return nil, fmt.Errorf("a plan for %d workers, %d rows and %d picks: there must be a worker and a row", m.Workers, m.MaxRows, m.MaxPicks)
 	}
+	if m.Layout == nil {
+		m.Layout = NewLayout(g, OneHome)
+	}
+	if n := m.Layout.N(); n > m.Workers {
+		return nil, fmt.Errorf("a plan for %d workers at %d homes: each must have one", m.Workers, n)
+	}
 	b := &Builder{
-		Plan: &Plan{G: g, Class: ClassOf(m.MaxRows), Workers: m.Workers, MaxRows: m.MaxRows, MaxPicks: m.MaxPicks,
+		Plan: &Plan{G: g, Class: ClassOf(m.MaxRows), Workers: m.Workers, Homes: m.Layout.Homes, Tokens: m.Layout.tokens, MaxRows: m.MaxRows, MaxPicks: m.MaxPicks,
 			Formats: make([]*kernel.Format, len(g.Weights))},
 		Machine: m, vals: make([]val, len(g.Values)), uses: make([]int, len(g.Values)), once: map[any][]Operand{},
 	}
@@ -69,7 +77,7 @@ func Build(g *graph.Graph, m Machine) (*Plan, error) {
 	b.share()
 	c := newProver(b.Plan)
 	b.barriers(c)
-	b.allocate()
+	b.allocate(c.far)
 	if err := c.checkRows(m.MaxRows, min(m.MaxRows, m.MaxPicks)); err != nil {
 		return nil, fmt.Errorf("internal error: the plan is wrong: %d rows, %d workers: %w", m.MaxRows, m.Workers, err)
 	}
@@ -92,6 +100,53 @@ type val struct {
 	op   Operand
 	cut  Cut
 	unit int // columns per unit if the producer was cut by columns
+}
+
+// How members share a product (see Layout).
+
+// ByK reports whether each member has a part of the K of step i, Mirrors whether each computes all of it.
+func (b *Builder) ByK(i int) bool     { return b.Machine.Layout.modes[i] == byK }
+func (b *Builder) Mirrors(i int) bool { return b.Machine.Layout.modes[i] == mirror }
+
+// Dealt is how members share what is done for value v: Dealt if each computes columns of it.
+func (b *Builder) Dealt(v graph.ValueID) Over {
+	if b.Machine.Layout.dealt[v] {
+		return Dealt
+	}
+	return Alike
+}
+
+// Split is Dealt if every member keeps its columns of v for itself; else each reads all of it.
+func (b *Builder) Split(v graph.ValueID) Over {
+	if b.split(v) {
+		return Dealt
+	}
+	return Alike
+}
+
+func (b *Builder) split(v graph.ValueID) bool {
+	return b.Machine.Layout.split[v] && !slices.Contains(b.Machine.Taps, v)
+}
+
+// Grain is how many columns a cut of value v must keep together, which panels of so many rows make.
+func (b *Builder) Grain(v graph.ValueID, panel int) int { return b.Machine.Layout.grain(v, panel) }
+
+// Tokens reports whether each member has rows of its own.
+func (b *Builder) Tokens() bool { return b.Plan.Tokens }
+
+// Even reports whether n units are the same number for every worker.
+func (b *Builder) Even(n int, over Over) bool {
+	h, workers := b.Plan.Homes, b.Machine.Workers
+	each := -1
+	for home := range h.N() {
+		lo, hi := h.deal(n, home, over)
+		w0, w1 := Deal(workers, home, h.N())
+		if (hi-lo)%(w1-w0) != 0 || each >= 0 && (hi-lo)/(w1-w0) != each {
+			return false
+		}
+		each = (hi - lo) / (w1 - w0)
+	}
+	return true
 }
 
 // steps is the number of the graph's steps that the plan realises.
@@ -167,7 +222,7 @@ func (b *Builder) FinishAll(it Item, values []graph.ValueID, unit int) {
 	it.Out = nil
 	for _, v := range values {
 		g := b.Plan.G.Values[v]
-		out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Space: g.Space})
+		out := b.Buffer(Buffer{Name: g.Name, Width: g.Width, Space: g.Space, Shared: it.Cut.Over != Alike && !b.split(v)})
 		b.vals[v] = val{op: out, cut: it.Cut, unit: unit}
 		it.Out = append(it.Out, out.Cols(unit))
 	}
@@ -175,55 +230,93 @@ func (b *Builder) FinishAll(it Item, values []graph.ValueID, unit int) {
 }
 
 // Whole is the operand that reads everything; Cols one that reads unit columns per unit of the cut.
-func (o Operand) Whole() Operand        { o.All, o.Unit = true, 0; return o }
-func (o Operand) Cols(unit int) Operand { o.All, o.Unit = false, unit; return o }
+func (o Operand) Whole() Operand        { o.All, o.Mine, o.Unit = true, false, 0; return o }
+func (o Operand) Cols(unit int) Operand { o.All, o.Mine, o.Unit = false, false, unit; return o }
+
+// Share is the operand that reads all of what its member has if the item is dealt: the member's equal share of the columns.
+func (o Operand) Share(over Over) Operand {
+	o = o.Whole()
+	if over != Alike {
+		o.All, o.Mine = false, true
+	}
+	return o
+}
+
+// Copies is the operand that reads the copies of all members, at the columns per unit of the cut.
+func (o Operand) Copies(unit int) Operand { o = o.Cols(unit); o.Far = true; return o }
 
 // ColCut cuts width columns into units of grain columns (the last may be short).
 func ColCut(width, grain int) Cut { return Cut{By: Cols, N: (width + grain - 1) / grain} }
 
-// RowCut is how items that work row by row on value v are cut. For prompts by rows: where workers write columns of the same rows, what a core
+// RowCut is how items that work row by row on value v are cut, dealt or alike. For prompts by rows: where workers write columns of the same rows, what a core
 // fetches ahead at the end of its columns is what another one is about to write; with two workers an activation or a norm in place took 2.4
 // times as long for each element. Few rows are cut as v's producer was, so that no barrier is needed between the two, or where
 // that was not by columns, in columns of QuantGrain.
-func (b *Builder) RowCut(v graph.ValueID, grain int) (Cut, int) {
-	p := b.vals[v]
+func (b *Builder) RowCut(v graph.ValueID, grain int, over Over) (Cut, int) {
+	p, width := b.vals[v], b.Plan.G.Width(v)
+	members := b.Plan.Homes.Members
 	switch {
 	case b.Plan.Class == Many:
-		return Cut{By: Rows}, 0
-	case p.cut.By == Cols && p.unit%grain == 0 && !b.Machine.Separate:
+		return b.RowsCut(v, over), 0
+	case p.cut.By == Cols && p.cut.Over == over && (p.unit%grain == 0 && !b.Machine.Separate || over == Dealt && width/members%grain != 0):
 		return p.cut, p.unit
 	}
-	return ColCut(b.Plan.G.Width(v), grain), grain
+	cut := ColCut(width, grain)
+	cut.Over = over
+	return cut, grain
+}
+
+// RowsCut is the cut by rows of an item on value v: every member does its share of the columns if it is dealt, where shares are equal.
+func (b *Builder) RowsCut(v graph.ValueID, over Over) Cut {
+	if over == Dealt && b.Plan.G.Width(v)%b.Plan.Homes.Members == 0 {
+		over = Shares
+	}
+	return Cut{By: Rows, Over: over}
 }
 
 // share makes the last of matmuls in a row shared: the workers, which do not get equal parts of a memory or of a machine that others use
 // as well, are done with it at the same time. For few rows that costs a barrier behind v and up, whose readers stay with the columns' owners
 // otherwise.
 func (b *Builder) share() {
-	if b.Machine.Workers == 1 {
-		return
+	if b.Machine.Workers == b.Plan.Homes.N() {
+		return // each is alone at its home
 	}
 	for i := range b.Plan.Items {
 		if it := &b.Plan.Items[i]; it.Do.Shared && (i+1 == len(b.Plan.Items) || !b.Plan.Items[i+1].Do.Shared) {
-			it.Cut.Shared = true
+			it.Cut.Shared = it.Out[0].Unit%b.Plan.Formats[it.W[0]].PanelRows == 0
 		}
 	}
 }
 
-// barriers puts a barrier before each item that conflicts with an item since the last one, or before each one if they are separate.
+// barriers puts a barrier before each item that conflicts with an earlier one between which there is none of its scope, or before each one if they
+// are separate.
 func (b *Builder) barriers(c *prover) {
 	if b.Machine.Workers == 1 && !b.Machine.Separate {
 		return // one after the other
 	}
 	samples := b.Plan.sampleRows()
 	var out []Item
-	since := 0
+	since := 0 // behind the last barrier of all
 	for _, it := range b.Plan.Items {
-		for j := len(out) - 1; j >= since; j-- { // most barriers are for the item just before
-			if b.Machine.Separate || c.anyConflict(&out[j], &it, samples) {
-				out = append(out, Item{Do: Barrier})
+		need, needs := Home, false
+		passed, met := Home, false // the largest barrier behind item j, if there is one
+		for j := len(out) - 1; j >= since && !(needs && need == All); j-- {
+			if out[j].Do == Barrier {
+				passed, met = max(passed, out[j].Scope), true
+				continue
+			}
+			scope, conflicts := All, b.Machine.Separate
+			if !conflicts {
+				scope, conflicts = c.anyConflict(&out[j], &it, samples)
+			}
+			if conflicts && (!met || scope > passed) {
+				need, needs = max(need, scope), true
+			}
+		}
+		if needs {
+			out = append(out, Item{Do: Barrier, Scope: need})
+			if need == All {
 				since = len(out)
-				break
 			}
 		}
 		out = append(out, it)
@@ -231,20 +324,23 @@ func (b *Builder) barriers(c *prover) {
 	b.Plan.Items = out
 }
 
-// anyConflict reports whether items conflict in a walk of any of the numbers of rows.
-func (c *prover) anyConflict(a, b *Item, samples []int) bool {
+// anyConflict reports whether items conflict in a walk of any of the numbers of rows, and the largest scope in which they do.
+func (c *prover) anyConflict(a, b *Item, samples []int) (scope Scope, conflicts bool) {
 	for _, rows := range samples {
-		if c.conflict(a, b, rows, min(rows, c.p.MaxPicks)) != nil {
-			return true
+		if m := c.conflict(a, b, rows, min(rows, c.p.MaxPicks)); m != nil {
+			scope, conflicts = max(scope, m.scope), true
+			if scope == All {
+				break
+			}
 		}
 	}
-	return false
+	return scope, conflicts
 }
 
 // allocate gives buffers their place in the arena. A buffer's memory is given to another one only behind a barrier after its last use
-// (with one worker: behind that item), so reuse adds no conflicts; a result takes over the memory of an input that dies in the same
-// item where every worker reads of it just what it writes.
-func (b *Builder) allocate() {
+// (with one worker: behind that item), one of all where members read each other's copies, so reuse adds no conflicts; a result takes over the
+// memory of an input that dies in the same item where every worker reads of it just what it writes.
+func (b *Builder) allocate(far map[BufID]bool) {
 	p := b.Plan
 	last := make([]int, len(p.Bufs))
 	for i := range p.Items {
@@ -258,7 +354,8 @@ func (b *Builder) allocate() {
 	for _, t := range p.Taps {
 		last[t.Op.Buf] = len(p.Items)
 	}
-	var free, dying []place
+	// What is free; what is free for buffers that no other member reads, others being far behind; what is free of the arena of all.
+	var dying, free, own, shared []place
 	alias := make([]BufID, len(p.Bufs))
 	for i := range alias {
 		alias[i] = BufID(i)
@@ -266,8 +363,22 @@ func (b *Builder) allocate() {
 	for i := range p.Items {
 		it := &p.Items[i]
 		if it.Do == Barrier || p.Workers == 1 { // one worker does one item after the other
-			free = append(free, dying...)
-			dying = dying[:0]
+			still := dying[:0]
+			for _, d := range dying {
+				switch {
+				case p.Workers > 1 && d.until > it.Scope:
+					still = append(still, d)
+				case d.shared:
+					shared = append(shared, d)
+				case p.Workers > 1 && it.Scope < All: // other members may be far behind
+					own = append(own, d)
+				default:
+					free = append(free, d)
+				}
+			}
+			if dying = still; it.Scope == All {
+				free, own = append(free, own...), own[:0]
+			}
 		}
 		if it.Do == Barrier {
 			continue
@@ -284,11 +395,22 @@ func (b *Builder) allocate() {
 				continue
 			}
 			buf.Bytes = p.bufBytes(buf)
-			buf.Offset = take(&free, &p.Arena, buf.Bytes)
+			from, arena := &free, &p.Arena
+			switch {
+			case buf.Shared:
+				from, arena = &shared, &p.Common
+			case !far[o.Buf] && fits(own, buf.Bytes):
+				from = &own
+			}
+			buf.Offset = take(from, arena, buf.Bytes)
 		}
 		for _, o := range append(append([]Operand{}, it.In...), it.Out...) {
 			if buf := &p.Bufs[o.Buf]; last[o.Buf] == i && buf.Bytes != 0 {
-				dying = append(dying, place{buf.Offset, buf.Bytes})
+				until := p.Homes.top(Member)
+				if far[o.Buf] {
+					until = All
+				}
+				dying = append(dying, place{buf.Offset, buf.Bytes, until, buf.Shared})
 				last[o.Buf] = -1
 			}
 		}
@@ -325,7 +447,7 @@ func inPlace(it *Item, oi int, last []int, i int, p *Plan) (BufID, bool) {
 			continue
 		}
 		src, dst := p.Bufs[in.Buf], p.Bufs[o.Buf]
-		if last[in.Buf] == i && alike(it.In, in, o) && src.Width == dst.Width && src.Space == dst.Space && !src.Act {
+		if last[in.Buf] == i && alike(it.In, in, o) && src.Width == dst.Width && src.Space == dst.Space && src.Shared == dst.Shared && !src.Act {
 			return in.Buf, true
 		}
 	}
@@ -335,15 +457,24 @@ func inPlace(it *Item, oi int, last []int, i int, p *Plan) (BufID, bool) {
 // alike reports whether every input in in's buffer is read just as o is written.
 func alike(ins []Operand, in, o Operand) bool {
 	for _, x := range ins {
-		if x.Buf == in.Buf && (x.All || x.Unit != o.Unit) {
+		if x.Buf == in.Buf && (x.All || x.Mine || x.Far || x.Unit != o.Unit) {
 			return false
 		}
 	}
 	return true
 }
 
-// place is a free piece of the arena.
-type place struct{ off, n int }
+// place is a piece of the arena that is free, behind a barrier of a scope.
+type place struct {
+	off, n int
+	until  Scope
+	shared bool
+}
+
+// fits reports whether there is a free piece of n bytes.
+func fits(free []place, n int) bool {
+	return slices.ContainsFunc(free, func(f place) bool { return f.n >= n })
+}
 
 // take finds room for n bytes: the smallest free piece that fits, or new room at the arena's end.
 func take(free *[]place, arena *int, n int) int {
@@ -360,7 +491,7 @@ func take(free *[]place, arena *int, n int) int {
 	}
 	off := (*free)[best].off
 	if rest := (*free)[best].n - n; rest > 0 {
-		(*free)[best] = place{off + n, rest}
+		(*free)[best] = place{off: off + n, n: rest}
 	} else {
 		*free = append((*free)[:best], (*free)[best+1:]...)
 	}

@@ -9,20 +9,30 @@ import (
 
 // Explain prints the plan, one item a line: what is done, how it is cut over the workers, the weights' form, the buffers.
 func (p *Plan) Explain(w io.Writer) error {
+	meetings := p.Meetings()
 	barriers := 0
-	for i := range p.Items {
-		if p.Items[i].Do == Barrier {
-			barriers++
-		}
+	for _, n := range meetings {
+		barriers += n
 	}
 	fmt.Fprintf(w, "plan %s: up to %d rows, %d workers, %d items, %d barriers, buffers %.1f MiB\n", p.Class, p.MaxRows, p.Workers,
-		len(p.Items)-barriers, barriers, float64(p.Arena)/(1<<20))
+		len(p.Items)-barriers, barriers, float64(p.Arena*p.Homes.Members+p.Common)/(1<<20))
+	if p.Tokens {
+		fmt.Fprintln(w, "rows are dealt to members")
+	}
+	if p.Homes != OneHome {
+		fmt.Fprintf(w, "%d members of %d places; barriers of all %d, of a member %d, of a home %d\n", p.Homes.Members,
+			p.Homes.Places, meetings[All], meetings[Member], meetings[Home])
+	}
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "item\tdoes\tname\tcut\tweight\treads\twrites")
 	for i := range p.Items {
 		it := &p.Items[i]
 		if it.Do == Barrier {
-			fmt.Fprintf(t, "%d\t---- barrier\t\t\t\t\t\n", i)
+			scope := ""
+			if p.Homes != OneHome {
+				scope = it.Scope.String()
+			}
+			fmt.Fprintf(t, "%d\t---- barrier\t%s\t\t\t\t\n", i, scope)
 			continue
 		}
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i, it.Do, it.Name, p.cutText(it), p.weightText(it), p.operands(it.In), p.operands(it.Out))
@@ -30,21 +40,34 @@ func (p *Plan) Explain(w io.Writer) error {
 	return t.Flush()
 }
 
+// Meetings is the number of barriers of each scope.
+func (p *Plan) Meetings() (n [All + 1]int) {
+	for i := range p.Items {
+		if p.Items[i].Do == Barrier {
+			n[p.Items[i].Scope]++
+		}
+	}
+	return n
+}
+
 // cutText says how an item is cut, "56 x 256 cols".
 func (p *Plan) cutText(it *Item) string {
+	s := "rows"
 	switch it.Cut.By {
 	case Cols:
-		s := fmt.Sprintf("%d x %d cols", it.Cut.N, it.Out[0].Unit)
+		s = fmt.Sprintf("%d x %d cols", it.Cut.N, it.Out[0].Unit)
 		if it.Cut.Shared {
 			s += ", shared"
 		}
-		return s
 	case Tiles:
-		return fmt.Sprintf("%d heads x %d rows", it.Cut.N, TileRows)
+		s = fmt.Sprintf("%d heads x %d rows", it.Cut.N, TileRows)
 	case Split:
-		return fmt.Sprintf("%d heads x chunks", it.Cut.N)
+		s = fmt.Sprintf("%d heads x chunks", it.Cut.N)
 	}
-	return "rows"
+	if p.Homes.Members > 1 {
+		s += [...]string{Alike: "", Dealt: ", dealt", Shares: ", own cols"}[it.Cut.Over]
+	}
+	return s
 }
 
 // weightText names the weights with their shapes, types and forms.

@@ -10,6 +10,7 @@ type Kind struct {
 	Weights [2]int // from, to
 	Group   Group
 	Named   bool // items' names say what they do, without the kind's
+	Adds    bool // a residual may be fused
 	Shared  bool // cut by panels of W[0], which any worker may take over: the last of such items in a row is shared
 	// InPlace says whether the output may take over the memory of input in, where each worker reads of it just what it writes. Nil: it may not.
 	InPlace func(it *Item, in int) bool

@@ -17,19 +17,33 @@ func (a Axis) String() string { return [...]string{"rows", "cols", "tiles", "chu
 // TileRows is the number of rows of an attention tile.
 const TileRows = 32
 
-// Cut says how an item is dealt to workers: each takes a range of its units (see Deal). Of a shared item that is where each worker
-// begins; who is done takes over what others have not begun, so any worker may touch all of it.
+// Over says how an item is shared by members.
+type Over uint8
+
+const (
+	Alike  Over = iota // every member does all of it, for itself
+	Dealt              // units are dealt to members first
+	Shares             // of a cut by rows: every member does its equal share of the columns, of all rows
+)
+
+// Cut says how an item is dealt to workers: each home takes a range of its units, of which each of its workers takes one (see Deal). Of a shared
+// item that is where each worker begins; who is done takes over what others of its home have not begun, so any of them may touch all of it.
 type Cut struct {
 	By     Axis
 	N      int // units of Cols; KV heads of Tiles and Split; unused for Rows
 	Shared bool
+	Over   Over
 }
 
 // Deal is the range of n units that worker w of workers takes.
 func Deal(n, w, workers int) (lo, hi int) { return n * w / workers, n * (w + 1) / workers }
 
-// Crew is who walks over what: the workers; the rows of the walk, and those that are picked; the chunks of keys that all rows see together.
-type Crew struct{ Workers, Rows, Picks, Chunks int }
+// Crew is who walks over what: the workers and their homes; the rows of the walk, and those that are picked; the chunks of keys that all rows see
+// together.
+type Crew struct {
+	Workers, Rows, Picks, Chunks int
+	Homes                        Homes
+}
 
 // rows is the number of rows of an item or buffer.
 func (c *Crew) rows(s graph.Space) int { return s.Rows(c.Rows, c.Picks) }
@@ -57,6 +71,9 @@ type touch struct {
 	space    graph.Space // what the item goes over
 	unit     int         // the operand's columns per unit of the cut
 	all      bool        // the operand is all of the buffer
+	mine     bool        // it is the member's share of all rows
+	far      bool        // it is the copies of all members
+	shared   bool        // the buffer is one for all members
 	width    int         // of the buffer
 	bufSpace graph.Space // what the buffer has rows for
 	cache    bool        // the buffer is a cache
@@ -65,7 +82,7 @@ type touch struct {
 
 func (p *Plan) touch(it *Item, o Operand) touch {
 	b := &p.Bufs[o.Buf]
-	return touch{it.Cut, it.Space, o.Unit, o.All, b.Width, b.Space, b.Cache != 0, b.Parts != 0}
+	return touch{it.Cut, it.Space, o.Unit, o.All, o.Mine, o.Far, b.Shared, b.Width, b.Space, b.Cache != 0, b.Parts != 0}
 }
 
 // Part appends to dst what worker w of a crew touches of operand o in item it: at most three rectangles. It is the one place that knows what
@@ -101,13 +118,26 @@ func (t *touch) whole(c *Crew) Rect {
 }
 
 func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
-	lo, hi := Deal(t.units(c), w, c.Workers)
+	home, w0, w1 := c.Homes.Of(w, c.Workers)
+	lo, hi := c.Homes.deal(t.units(c), home, t.cut.Over)
+	a, b := Deal(hi-lo, w-w0, w1-w0)
+	return t.rects(dst, home, lo+a, lo+b, c)
+}
+
+// rects is units [lo, hi) of a home.
+func (t *touch) rects(dst []Rect, home, lo, hi int, c *Crew) []Rect {
 	if lo >= hi {
 		return dst
 	}
 	whole := t.whole(c)
-	if t.all {
+	c0, c1 := Deal(whole.C1, home/c.Homes.Places, c.Homes.Members)
+	switch {
+	case t.all:
 		return append(dst, whole)
+	case t.mine:
+		return append(dst, Rect{0, whole.R1, c0, c1})
+	case t.cut.By == Rows && t.cut.Over == Shares:
+		return append(dst, Rect{lo, hi, c0, c1})
 	}
 	switch t.cut.By {
 	case Rows:
@@ -136,16 +166,37 @@ func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
 }
 
 // touched is part for the sake of comparing with another item. Where that one is cut otherwise, a tile's rows stand for all rows: where tiles
-// fall depends on the number of rows, and the answer must hold for all of them. Of a shared item every worker may touch everything.
+// fall depends on the number of rows, and the answer must hold for all of them. Of a shared item every worker may touch everything that is its
+// home's.
 func (t *touch) touched(dst []Rect, w int, c *Crew, other Cut) []Rect {
 	if t.cut.Shared {
-		return append(dst, t.whole(c))
+		home, _, _ := c.Homes.Of(w, c.Workers)
+		lo, hi := c.Homes.deal(t.units(c), home, t.cut.Over)
+		return t.rects(dst, home, lo, hi, c)
 	}
 	n := len(dst)
 	dst = t.part(dst, w, c)
 	if t.cut.By == Tiles && other != t.cut {
 		for i := n; i < len(dst); i++ {
 			dst[i].R0, dst[i].R1 = 0, c.rows(t.space)
+		}
+	}
+	return dst
+}
+
+// copies appends rectangles of copies of the buffer, each behind the other: those that a worker of the member touches.
+func (t *touch) copies(dst, rects []Rect, member int, c *Crew) []Rect {
+	from, to := member, member+1
+	switch {
+	case t.shared:
+		from, to = 0, 1
+	case t.far:
+		from, to = 0, c.Homes.Members
+	}
+	for m := from; m < to; m++ {
+		at := m << 40 // behind all rows
+		for _, r := range rects {
+			dst = append(dst, Rect{r.R0 + at, r.R1 + at, r.C0, r.C1})
 		}
 	}
 	return dst

@@ -1,6 +1,9 @@
 // Package plan lays a graph out on a machine: it turns steps into a list of items, each with its realisation, its buffers and
 // its cut over workers, and puts a barrier where one worker needs what another one wrote.
 //
+// On a machine with several homes (Homes) a buffer is shared, or each member has a copy, and every barrier has a scope: the smallest group that has
+// the workers between which it stands.
+//
 // A plan is data: Explain prints it, Check proves that between two barriers no worker touches what another one writes. A plan is
 // made for a class of row counts and a number of workers; the results do not depend on either.
 package plan
@@ -24,6 +27,7 @@ type Buffer struct {
 	Parts   int            // partial results of attention for so many queries a column: memory that the walk sizes; 0: none
 	PartsOf int            // index of the cache that these are about
 	Space   graph.Space    // what it has rows for
+	Shared  bool           // it is one for all members, in an arena of all; else each has its own at the same place of an arena of its own
 	Offset  int            // in the arena, bytes
 	Bytes   int
 }
@@ -43,6 +47,8 @@ type Operand struct {
 	Val  int // version: the number of the value that the buffer holds then
 	Unit int // columns per unit of a Cols cut, KV head of a Tiles cut
 	All  bool
+	Mine bool // of all rows the columns that are the member's equal share
+	Far  bool // the copies of all members, not the own one
 }
 
 // Item is one entry of the list.
@@ -57,6 +63,7 @@ type Item struct {
 	Add     bool        // adds to what Out holds, the last of In: a fused residual
 	Table   int         // items without Op: index of the rope table
 	Space   graph.Space // what it goes over
+	Scope   Scope       // of a barrier
 }
 
 // Class is the class of row counts that a plan is for.
@@ -86,11 +93,14 @@ type Plan struct {
 	G        *graph.Graph
 	Class    Class
 	Workers  int
-	MaxRows  int // rows that the buffers hold
+	Homes    Homes
+	Tokens   bool // each member has rows of its own, see Layout.Tokens; MaxRows are one member's
+	MaxRows  int  // rows that the buffers hold
 	MaxPicks int
 	Items    []Item
 	Bufs     []Buffer
-	Arena    int   // bytes of all buffers
+	Arena    int   // bytes of all buffers that each member has
+	Common   int   // bytes of the shared ones
 	Logits   BufID // None if the plan stops before
 	Taps     []Tap
 	Steps    int              // of the graph that are realised: the first so many

@@ -22,8 +22,8 @@ var small = []synth.Shape{
 	{Arch: "qwen2", Layers: 1, Hidden: 2048, FFN: 4096, Heads: 16, KVHeads: 8, HeadDim: 128, Vocab: 4096, Context: 512, QKVBias: true, RopeBase: 1e4},
 }
 
-// build is the plan of a shape whose matrices have one type.
-func build(t testing.TB, s synth.Shape, typ quant.Type, m plan.Machine) *plan.Plan {
+// build is the plan of a shape whose matrices have one type, on so many homes.
+func build(t testing.TB, s synth.Shape, typ quant.Type, homes int, m plan.Machine) *plan.Plan {
 	t.Helper()
 	x, err := cost.OfShape(s.Arch, s, typ.String())
 	if err != nil {
@@ -31,6 +31,7 @@ func build(t testing.TB, s synth.Shape, typ quant.Type, m plan.Machine) *plan.Pl
 	}
 	f := kernel.For(isa.Go, 0).Format(typ, false)
 	m.Format = func(graph.WeightID) *kernel.Format { return f }
+	m.Layout = plan.NewLayout(x.Graph, plan.HomesFor(x.Graph, homes))
 	p, err := plan.Build(x.Graph, m)
 	if err != nil {
 		t.Fatal(err)
@@ -38,27 +39,46 @@ func build(t testing.TB, s synth.Shape, typ quant.Type, m plan.Machine) *plan.Pl
 	return p
 }
 
-// each calls f for plans of all classes, for workers that divide the heads and for those that do not.
+// each calls f for plans of all classes, for workers that divide the heads and for those that do not, on one home and on more.
 func each(t *testing.T, workers []int, f func(name string, p *plan.Plan)) {
 	t.Helper()
 	for i, s := range small {
 		for _, w := range workers {
 			for _, rows := range []int{1, 9, 40, 200} {
 				typ := []quant.Type{quant.Q8_0, quant.F32, quant.Q4_K}[(i+w+rows)%3]
-				p := build(t, s, typ, plan.Machine{Workers: w, MaxRows: rows, MaxPicks: max(1, rows/(1+i)), Separate: (w+rows)%4 == 3})
-				f(fmt.Sprintf("%s, %s, %d workers, %d rows", s.Arch, typ, w, rows), p)
+				for _, homes := range []int{1, 2, 3, 4, 6, 8} {
+					if homes > w {
+						continue
+					}
+					p := build(t, s, typ, homes, plan.Machine{Workers: w, MaxRows: rows, MaxPicks: max(1, rows/(1+i)), Separate: (w+rows)%4 == 3})
+					name := fmt.Sprintf("%s, %s, %d workers, %d rows, homes %v", s.Arch, typ, w, rows, p.Homes)
+					f(name, p)
+					if p.Homes.Members > 1 && rows > 16 {
+						l := plan.NewLayout(p.G, p.Homes).Tokens()
+						format := func(graph.WeightID) *kernel.Format { return kernel.For(isa.Go, 0).Format(typ, false) }
+						p, err := plan.Build(p.G, plan.Machine{Workers: w, MaxRows: rows, MaxPicks: 1 + rows/3, Layout: l, Format: format})
+						if err != nil {
+							t.Fatal(err)
+						}
+						if n, want := p.Meetings()[plan.All], s.Layers+1+2+2; n > want { // of a layer, of pick, of the tail on picked rows and of gathering its results
+							t.Errorf("%s: %d meetings of all, expected %d", name, n, want)
+						}
+						f(name+", rows dealt", p)
+					}
+				}
 			}
 		}
 	}
 }
 
 // same reports whether conflict and the comparison of each with each agree on two items.
-func same(p *plan.Plan, conflict func(a, b *plan.Item, rows, picks int) error, a, b *plan.Item) error {
+func same(p *plan.Plan, conflict func(a, b *plan.Item, rows, picks int) (plan.Scope, bool), a, b *plan.Item) error {
 	for _, rows := range append(p.SampleRows(), 1, 7) {
 		picks := min(rows, p.MaxPicks)
-		got, want := conflict(a, b, rows, picks), p.Pairwise(a, b, rows, picks)
-		if (got == nil) != (want == nil) {
-			return fmt.Errorf("%s %s and %s %s, %d rows: %v; each with each: %v", a.Do, a.Name, b.Do, b.Name, rows, got, want)
+		got, meets := conflict(a, b, rows, picks)
+		want, should := p.Pairwise(a, b, rows, picks)
+		if meets != should || meets && got != want {
+			return fmt.Errorf("%s %s and %s %s, %d rows: %v of %v; each with each: %v of %v", a.Do, a.Name, b.Do, b.Name, rows, meets, got, should, want)
 		}
 	}
 	return nil
@@ -72,21 +92,18 @@ func TestConflict(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		conflict := p.Conflicts()
-		since, needed := 0, true
 		for i := range p.Items {
 			it := &p.Items[i]
 			if it.Do == plan.Barrier {
-				last := since
-				since, needed = i+1, false
-				for j := last; j < i && i+1 < len(p.Items); j++ {
-					for _, rows := range p.SampleRows() {
-						needed = needed || p.Pairwise(&p.Items[j], &p.Items[i+1], rows, min(rows, p.MaxPicks)) != nil
-					}
-				}
-				if !needed && !separate(p) {
-					t.Errorf("%s: nobody needs the barrier %d", name, i)
+				if needed := p.Needed(i); (len(needed) == 0 || slices.Max(needed) != it.Scope) && !separate(p) {
+					t.Errorf("%s: barrier %d of %v; scopes that are needed: %v", name, i, it.Scope, needed)
 				}
 				continue
+			}
+			if i == 0 || p.Items[i-1].Do != plan.Barrier {
+				if needed := p.Needed(i - 1); len(needed) > 0 {
+					t.Errorf("%s: no barrier before item %d; scopes that are needed: %v", name, i, needed)
+				}
 			}
 			for j := max(0, i-20); j <= i; j++ { // items of other phases too
 				if p.Items[j].Do == plan.Barrier {
@@ -94,11 +111,6 @@ func TestConflict(t *testing.T) {
 				}
 				if err := same(p, conflict, &p.Items[j], it); err != nil {
 					t.Fatalf("%s: %v", name, err)
-				}
-				for _, rows := range p.SampleRows() {
-					if err := p.Pairwise(&p.Items[j], it, rows, min(rows, p.MaxPicks)); err != nil && j >= since {
-						t.Fatalf("%s: items %d and %d: %v", name, j, i, err)
-					}
 				}
 			}
 		}
@@ -120,7 +132,6 @@ func TestConflictOfMutants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	total, conflicts := 0, 0
 	each(t, []int{2, 5, 8}, func(name string, p *plan.Plan) {
-		conflict := p.Conflicts() // one for all mutants, which have the same buffers
 		for range 30 {
 			q := *p
 			q.Items = slices.Clone(p.Items)
@@ -129,16 +140,17 @@ func TestConflictOfMutants(t *testing.T) {
 				continue
 			}
 			mutate(rng, &q, &q.Items[i])
+			conflict := q.Conflicts()
 			for j := max(0, i-6); j < min(i+6, len(q.Items)); j++ {
 				if q.Items[j].Do == plan.Barrier {
 					continue
 				}
 				a, b := &q.Items[min(i, j)], &q.Items[max(i, j)]
 				if err := same(&q, conflict, a, b); err != nil {
-					t.Fatalf("%s: %v", name, err)
+					t.Fatalf("%s: %v\n%+v\n%+v", name, err, *a, *b)
 				}
 				total++
-				if q.Pairwise(a, b, p.MaxRows, p.MaxPicks) != nil {
+				if _, meets := q.Pairwise(a, b, p.MaxRows, p.MaxPicks); meets {
 					conflicts++
 				}
 			}
@@ -157,7 +169,13 @@ func mutate(rng *rand.Rand, p *plan.Plan, it *plan.Item) {
 		ops = it.In
 	}
 	o := &ops[rng.IntN(len(ops))]
-	switch rng.IntN(7) {
+	switch rng.IntN(10) {
+	case 7:
+		it.Cut.Over = plan.Over(rng.IntN(3))
+	case 8:
+		o.Mine = !o.Mine
+	case 9:
+		o.Far = !o.Far
 	case 0:
 		it.Cut.By = plan.Axis(rng.IntN(4))
 		it.Cut.N = max(it.Cut.N, 1)
@@ -186,7 +204,7 @@ func TestManyWorkers(t *testing.T) {
 		}
 		for _, workers := range []int{72, 128, 448} {
 			for _, rows := range []int{1, 16, 512} {
-				p := build(t, s, quant.Q4_K, plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows})
+				p := build(t, s, quant.Q4_K, []int{1, 2, 8}[workers%3], plan.Machine{Workers: workers, MaxRows: rows, MaxPicks: rows})
 				if err := p.Check(); err != nil {
 					t.Errorf("%s, %d workers, %d rows: %v", name, workers, rows, err)
 				}

@@ -32,6 +32,9 @@ func (a Activate) Kind() string {
 func (Activate) Needs(int) graph.Need { return graph.SameRow }
 func (Activate) Role(int) graph.Role  { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Activate) Columns(int) int { return 1 }
+
 func (a Activate) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(1, 1, 0, 0); err != nil {
 		return err

@@ -30,6 +30,9 @@ func (Add) Ref(r *graph.Ref, s *graph.Step) {
 
 func (Add) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Add) Columns(int) int { return 1 }
+
 func (Add) Realise(b *plan.Builder, i int) (int, error) {
 	elementwise(b, i, add)
 	return 0, nil
@@ -40,7 +43,7 @@ func elementwise(b *plan.Builder, i int, k *plan.Kind) {
 	s := b.Step(i)
 	it := b.Item(i, k)
 	var unit int
-	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])))
+	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])), b.Dealt(s.Out[0]))
 	for _, v := range s.In {
 		it.In = append(it.In, b.At(v).Cols(unit))
 	}

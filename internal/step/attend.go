@@ -140,6 +140,9 @@ func keepLargest(score []float64, share float64) {
 
 func (Attend) Role(int) graph.Role { return graph.Vector }
 
+// KVHeads is the number of heads of which each is computed by itself.
+func (a Attend) KVHeads(g *graph.Graph) int { return g.Caches[a.Cache].KVHeads }
+
 // cacheKey names a cache among what a plan makes once.
 type cacheKey int
 
@@ -148,20 +151,26 @@ type cacheKey int
 func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 	s, c := b.Step(i), b.Plan.G.Caches[a.Cache]
 	q := b.At(s.In[0])
-	heads := plan.Cut{By: plan.Cols, N: c.KVHeads}
+	over := b.Dealt(s.Out[0])
+	reads := func(o plan.Operand) plan.Operand { // earlier rows may be another member's
+		o.Far = b.Tokens()
+		return o
+	}
+	heads := plan.Cut{By: plan.Cols, N: c.KVHeads, Over: over}
 	many := b.Plan.Class == plan.Many
 	cache := b.Once(cacheKey(a.Cache), func() []plan.Operand {
-		cache := b.Buffer(plan.Buffer{Name: fmt.Sprintf("kv.%d", a.Cache), Width: c.KVHeads, Cache: 1 + a.Cache})
+		cache := b.Buffer(plan.Buffer{Name: fmt.Sprintf("kv.%d", a.Cache), Width: c.KVHeads, Cache: 1 + a.Cache, Shared: over != plan.Alike})
 		k, v := b.At(s.In[1]), b.At(s.In[2])
 		st := b.Item(i, store)
 		if many {
-			st.Cut, st.In, st.Out = plan.Cut{By: plan.Rows}, []plan.Operand{k.Cols(0), v.Cols(0)}, []plan.Operand{cache.Cols(0)}
+			st.Cut, st.In, st.Out = b.RowsCut(s.In[1], over), []plan.Operand{k.Cols(0), v.Cols(0)}, []plan.Operand{cache.Cols(0)}
 		} else {
 			st.Cut, st.In, st.Out = heads, []plan.Operand{k.Cols(c.D), v.Cols(c.Dv)}, []plan.Operand{cache.Cols(1)}
 		}
 		b.Emit(st)
 		return []plan.Operand{cache}
 	})[0]
+	cache = reads(cache)
 
 	group := a.Heads / c.KVHeads
 	if a.Keep != 0 {
@@ -170,13 +179,13 @@ func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 		b.Finish(it, s.Out[0], group*c.Dv)
 		return 0, nil
 	}
-	if !many && c.KVHeads%b.Machine.Workers != 0 {
+	if !many && !b.Even(c.KVHeads, over) {
 		parts := b.Buffer(plan.Buffer{Name: "parts", Width: c.KVHeads, Parts: group, PartsOf: a.Cache})
 		it := b.Item(i, chunks)
-		it.Cut, it.In, it.Out = plan.Cut{By: plan.Split, N: c.KVHeads}, []plan.Operand{q.Whole(), cache.Whole()}, []plan.Operand{parts.Cols(1)}
+		it.Cut, it.In, it.Out = plan.Cut{By: plan.Split, N: c.KVHeads, Over: over}, []plan.Operand{q.Share(over), cache.Share(over)}, []plan.Operand{parts.Cols(1)}
 		b.Emit(it)
 		it = b.Item(i, merge)
-		it.Cut, it.In = heads, []plan.Operand{parts.Whole()}
+		it.Cut, it.In = heads, []plan.Operand{parts.Share(over)}
 		b.Finish(it, s.Out[0], group*c.Dv)
 		return 0, nil
 	}

@@ -15,6 +15,9 @@ type Combine struct{}
 func (Combine) Kind() string        { return "combine" }
 func (Combine) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on the same ones of what the experts made.
+func (Combine) Columns(i int) int { return 1 - min(i, 1) }
+
 func (Combine) Needs(i int) graph.Need {
 	if i == 0 {
 		return graph.SentRows
@@ -55,10 +58,10 @@ func (Combine) Realise(b *plan.Builder, i int) (int, error) {
 		it.Do = gather
 	}
 	var unit int
-	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])))
+	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])), b.Dealt(s.Out[0]))
 	it.In = []plan.Operand{b.At(s.In[0]).Cols(unit)}
 	if it.Cut.By == plan.Rows {
-		it.In[0] = it.In[0].Whole() // a row's experts lie anywhere
+		it.In[0] = it.In[0].Share(over(it.Cut.Over == plan.Shares)) // a row's experts lie anywhere
 	}
 	for _, v := range s.In[1:] {
 		it.In = append(it.In, b.At(v).Whole())

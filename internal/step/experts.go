@@ -107,15 +107,13 @@ func (x Experts) Ref(r *graph.Ref, s *graph.Step) {
 	}
 }
 
-// Realise cuts columns of all experts at panel edges: so workers have equal parts, whatever experts the rows chose.
+// Realise cuts columns of all experts at panel edges: so workers have equal parts, whatever experts the rows chose. Every member has a part of every
+// expert.
 func (x Experts) Realise(b *plan.Builder, i int) (int, error) {
-	g, s := b.Plan.G, b.Step(i)
-	f, err := b.Format(s.W[0])
+	g, s, m := b.Plan.G, b.Step(i), Matmul{x.Slices}
+	f, err := m.format(b, i)
 	if err != nil {
 		return 0, err
-	}
-	if cols := g.Weights[s.W[0]].Cols; x.Slices > 1 && cols/x.Slices%f.GroupK != 0 {
-		return 0, fmt.Errorf("slices of %d elements cut groups of %d", cols/x.Slices, f.GroupK)
 	}
 	it := b.Item(i, experts)
 	var in plan.Operand
@@ -128,8 +126,13 @@ func (x Experts) Realise(b *plan.Builder, i int) (int, error) {
 		in = activations(b, s.In[0], f)
 	}
 	it.In = []plan.Operand{in, b.At(s.In[1]).Whole()}
-	unit := Matmul{}.unit(b, i, f)
+	if b.ByK(i) {
+		m.sum(b, it, s.Out[0])
+		return 0, nil
+	}
+	unit := m.unit(b, i, f)
 	it.Cut = plan.ColCut(g.Width(s.Out[0]), unit)
+	it.Cut.Over = b.Dealt(s.Out[0])
 	b.Finish(it, s.Out[0], unit)
 	return 0, nil
 }
@@ -141,33 +144,63 @@ func chosen(experts, used, rows int) float64 {
 }
 
 // experts multiplies the panels of each expert with the rows that were sent to it.
-var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 3}, Group: plan.Products, Named: true, Shared: true,
-	Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
-		m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
-		rows := l.RowsOf(it)
-		work := plan.Work{Ops: 2 * float64(m.Each()) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
-		bytes := float64(walk.PanelsBytes(m, f))
-		if f.Direct || bytes == 0 {
-			bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
-		}
-		read := chosen(m.Experts, it.Space.Used, rows/it.Space.Used)
-		if l.Experts != nil {
-			read = l.Experts[it.Space.Route-1]
-		}
-		work.Bytes = bytes * read / float64(m.Experts)
-		return work
-	},
+var experts = &plan.Kind{Name: "experts", In: 2, Out: 1, Weights: [2]int{1, 3}, Group: plan.Products, Named: true, Shared: true, Work: expertsWork}
+
+// partialExperts multiplies a member's part of the experts' K; sumExperts adds those of all members up, with factors and bias.
+var (
+	partialExperts = &plan.Kind{Name: "partial-experts", In: 2, Out: 1, Weights: [2]int{1, 3}, Group: plan.Products, Named: true, Shared: true, Work: expertsWork}
+	sumExperts     = &plan.Kind{Name: "sum-experts", In: 2, Out: 1, Weights: [2]int{1, 3}, Elements: summed}
+)
+
+func expertsWork(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
+	m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
+	rows := l.RowsOf(it)
+	work := plan.Work{Ops: 2 * float64(m.Each()) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
+	bytes := float64(walk.PanelsBytes(m, f))
+	if f.Direct || bytes == 0 {
+		bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
+	}
+	read := chosen(m.Experts, it.Space.Used, rows/it.Space.Used)
+	if l.Experts != nil {
+		read = l.Experts[it.Space.Route-1]
+	}
+	work.Bytes = bytes * read / float64(m.Experts)
+	return work
 }
 
 // runExperts computes output columns [p.C0, p.C1) of all routed rows, C0 at a panel's edge, expert by expert.
 func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
-	out, width := w.Floats(it.Out[0])
-	s, x := w.Slot(it.W[0]), w.Act(it.In[0])
-	start := w.Routing(it.Space, it.In[1]).Start
+	_, width := w.Floats(it.Out[0])
 	op := it.Op.(Experts)
 	ofBias, ofFactors := op.weights(it.W)
+	each := w.Graph().Weights[it.W[0]].Each()
+	eachExpert(w, it, p, op.Slices, func(e int, y []float32) {
+		var bias []float32
+		if ofBias >= 0 {
+			bias = w.Vector(ofBias)[e*each : (e+1)*each]
+		}
+		if ofFactors < 0 {
+			multiply(w, it, e, p, y, bias)
+			return
+		}
+		multiply(w, it, e, p, y, nil)
+		for r := w.Matmul.M0; r < w.Matmul.M1; r++ {
+			scaleExpert(w, ofFactors, e, bias, p.C0, y[r*width+p.C0:r*width+p.C1])
+		}
+	})
+}
+
+// runPartialExperts computes columns [p.C0, p.C1) of the member's part of the products.
+func runPartialExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	eachExpert(w, it, p, it.Op.(Experts).Slices/w.Members(), func(e int, y []float32) { multiply(w, it, e, p, y, nil) })
+}
+
+// eachExpert calls product with each expert that has rows, when w.Matmul has these, and where the outputs of its row 0 lie.
+func eachExpert(w *walk.Worker, it *plan.Item, p plan.Rect, slices int, product func(e int, y []float32)) {
+	out, width := w.Floats(it.Out[0])
+	x := w.Act(it.In[0])
+	start := w.Routing(it.Space, it.In[1]).Start
 	one := !w.Sent(it.In[0]) // a row that all its experts read
-	pr, each := s.Format.PanelRows, s.PanelsEach()
 	for e := range min(w.Graph().Weights[it.W[0]].Experts, len(start)-1) {
 		m0, m1 := int(start[e]), int(start[e+1])
 		if m0 == m1 {
@@ -180,44 +213,38 @@ func runExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		if one {
 			y, m0, m1 = out[m0*width:], 0, 1
 		}
-		m := &w.Matmul
-		*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: op.Slices, X: x, M0: m0, M1: m1, Y: y[p.C0:], YStride: width}
-		var bias []float32
-		if ofBias >= 0 {
-			bias = w.Vector(ofBias)[e*s.Each : (e+1)*s.Each]
-		}
-		if bias != nil && ofFactors < 0 {
-			m.Bias = bias[p.C0:p.C1]
-		}
-		if s.Format.Direct {
-			m.Row = w.FileRows(s, e*s.Each+p.C0)
-			s.Format.Matmul(w.Scratch, m)
-			finishExpert(w, ofFactors, e, bias, m.M1-m.M0, y[m.M0*width:], width, p)
-			continue
-		}
-		w.Panels(s, e*each+p.C0/pr, e*each+(p.C1+pr-1)/pr, func(from, to int, panels []byte) {
-			n0 := (from - e*each) * pr
-			m.W, m.N, m.Y = panels, min((to-e*each)*pr, p.C1)-n0, y[n0:]
-			if m.Bias != nil {
-				m.Bias = bias[n0 : n0+m.N]
-			}
-			s.Format.Matmul(w.Scratch, m)
-		})
-		finishExpert(w, ofFactors, e, bias, m1-m0, y[m0*width:], width, p)
+		w.Matmul = kernel.Matmul{Slices: slices, X: x, M0: m0, M1: m1, YStride: width}
+		product(e, y)
 	}
 }
 
-// finishExpert multiplies columns [p.C0, p.C1) of so many rows by the factor of expert e, if there are factors, and adds the bias, which may be nil.
-func finishExpert(w *walk.Worker, factors graph.WeightID, e int, bias []float32, rows int, y []float32, width int, p plan.Rect) {
-	if factors < 0 {
-		return
-	}
-	by := w.Vector(factors)[e]
-	for r := range rows {
-		out := y[r*width+p.C0 : r*width+p.C1]
-		w.Kernels().Scale(out, out, by)
-		if bias != nil {
-			w.Kernels().Add(out, out, bias[p.C0:p.C1])
+// runSumExperts adds up what all members have of routed rows, then multiplies by the factor, if there are factors, and adds the bias.
+func runSumExperts(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	out, width := w.Floats(it.Out[0])
+	ofBias, ofFactors := it.Op.(Experts).weights(it.W)
+	start := w.Routing(it.Space, it.In[1]).Start
+	parts, e := w.Copies(it.In[0]), 0
+	for r := p.R0; r < p.R1; r++ {
+		for int(start[e+1]) <= r {
+			e++
 		}
+		addUp(w, parts, r*width+p.C0, r*width+p.C1, func(at int, sum []float32) {
+			var bias []float32
+			if ofBias >= 0 {
+				bias = w.Vector(ofBias)[e*width : (e+1)*width]
+			}
+			scaleExpert(w, ofFactors, e, bias, at-r*width, sum)
+			copy(out[at:], sum)
+		})
+	}
+}
+
+// scaleExpert multiplies outputs from column c on by the factor of expert e, if there are factors, and adds the bias of all columns, which may be nil.
+func scaleExpert(w *walk.Worker, factors graph.WeightID, e int, bias []float32, c int, out []float32) {
+	if factors >= 0 {
+		w.Kernels().Scale(out, out, w.Vector(factors)[e])
+	}
+	if bias != nil {
+		w.Kernels().Add(out, out, bias[c:c+len(out)])
 	}
 }

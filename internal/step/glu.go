@@ -45,6 +45,9 @@ func (u GLU) Kind() string       { return u.Act.String() + "-mul" }
 func (GLU) Needs(int) graph.Need { return graph.SameRow }
 func (GLU) Role(int) graph.Role  { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (GLU) Columns(int) int { return 1 }
+
 func (GLU) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(2, 1, 0, 0); err != nil {
 		return err

@@ -109,20 +109,18 @@ func (Matmul) Role(i int) graph.Role {
 }
 
 // Realise cuts output columns at panel edges. Where the next step adds a residual and nobody else reads the product, the sum is
-// made in the epilogue: the same operation on the same numbers.
+// made in the epilogue: the same operation on the same numbers. Members that have parts of K make partial sums, and each adds them all up.
 func (m Matmul) Realise(b *plan.Builder, i int) (int, error) {
 	g, s := b.Plan.G, b.Step(i)
-	f, err := b.Format(s.W[0])
+	f, err := m.format(b, i)
 	if err != nil {
 		return 0, err
 	}
-	if cols := g.Weights[s.W[0]].Cols; m.Slices > 1 && cols/m.Slices%f.GroupK != 0 {
-		return 0, fmt.Errorf("slices of %d elements cut groups of %d", cols/m.Slices, f.GroupK)
-	}
 	it := b.Item(i, matmul)
 	it.In = []plan.Operand{activations(b, s.In[0], f)}
-	out, more := s.Out[0], 0
-	if i+1 < len(g.Steps) && b.Uses(out) == 1 && !b.Machine.Separate {
+	out, more, byK := s.Out[0], 0, b.ByK(i)
+	dealt := b.Dealt(out)
+	if i+1 < len(g.Steps) && b.Uses(out) == 1 && !b.Machine.Separate && dealt == plan.Alike {
 		next := &g.Steps[i+1]
 		if _, ok := next.Op.(Add); ok && next.In[1] == out && next.In[0] != out {
 			it.Add, it.Steps, more = true, []int{i, i + 1}, 1
@@ -130,8 +128,13 @@ func (m Matmul) Realise(b *plan.Builder, i int) (int, error) {
 			it.Name += "+residual"
 		}
 	}
+	if byK {
+		m.sum(b, it, out)
+		return more, nil
+	}
 	unit := m.unit(b, i, f)
 	it.Cut = plan.ColCut(g.Width(out), unit)
+	it.Cut.Over = dealt
 	if it.Add {
 		it.In = append(it.In, b.At(g.Steps[i+1].In[0]).Cols(unit))
 	}
@@ -139,25 +142,80 @@ func (m Matmul) Realise(b *plan.Builder, i int) (int, error) {
 	return more, nil
 }
 
+// format is the form of a step's matrix.
+func (m Matmul) format(b *plan.Builder, i int) (*kernel.Format, error) {
+	w := b.Step(i).W[0]
+	f, err := b.Format(w)
+	if err != nil {
+		return nil, err
+	}
+	if cols := b.Plan.G.Weights[w].Cols; m.Slices > 1 && cols/m.Slices%f.GroupK != 0 {
+		return nil, fmt.Errorf("slices of %d elements cut groups of %d", cols/m.Slices, f.GroupK)
+	}
+	return f, nil
+}
+
+// sum lays out a product of which each member has a part of K: each writes its part of every output, and then reads those of all, so that
+// each has all outputs. it is the product as one member would make it.
+func (m Matmul) sum(b *plan.Builder, it plan.Item, out graph.ValueID) {
+	i, g := it.Steps[0], b.Plan.G
+	v := b.Step(i).Out[0]
+	part, unit := it, m.unit(b, i, b.Plan.Formats[it.W[0]])
+	if part.Do = partial; it.Do == experts {
+		part.Do = partialExperts
+	}
+	part.Name, part.Steps, part.Add, part.Cut = g.Steps[i].Name, nil, false, plan.ColCut(g.Width(v), unit)
+	o := b.Buffer(plan.Buffer{Name: g.Values[v].Name + ".part", Width: g.Width(v), Space: g.Values[v].Space})
+	part.Out = []plan.Operand{o.Cols(unit)}
+	b.Emit(part)
+
+	if it.Do = sum; part.Do == partialExperts {
+		it.Do = sumExperts
+	}
+	if it.Cut, unit = plan.ColCut(g.Width(v), plan.QuantGrain), plan.QuantGrain; b.Plan.Class == plan.Many {
+		it.Cut, unit = plan.Cut{By: plan.Rows}, 0
+	}
+	more := it.In[1:]
+	it.In = append([]plan.Operand{o.Copies(unit)}, more...)
+	if it.Add {
+		it.In = append(it.In, b.At(g.Steps[i+1].In[0]).Cols(unit))
+	}
+	b.Finish(it, out, unit)
+}
+
 // unit chooses the columns per unit: whole KV heads for q, k, v where panels allow it and heads divide over the workers, so
 // that for few rows everything up to attention stays with one worker; blocks of QuantGrain where there are enough of them, so that
-// activation and quantization need no barrier; else single panels.
+// activation and quantization need no barrier; else single panels. Places of a member have single panels too: their weights begin there.
 func (Matmul) unit(b *plan.Builder, i int, f *kernel.Format) int {
-	s := b.Step(i)
-	width, workers, panel := b.Plan.G.Width(s.Out[0]), b.Machine.Workers, f.PanelRows
-	if b.Machine.Separate {
+	s, homes := b.Step(i), b.Plan.Homes
+	out := s.Out[0]
+	width, over, panel := b.Plan.G.Width(out), b.Dealt(out), b.Grain(out, f.PanelRows)
+	if b.Machine.Separate || homes.Places > 1 || over == plan.Dealt && b.Split(out) != plan.Dealt {
 		return panel
 	}
-	if c, ok := headsOf(b.Plan.G, s.Out[0], i); ok && width%c == 0 {
-		if unit := width / c; unit%panel == 0 && c%workers == 0 {
+	share, workers := width, b.Machine.Workers/homes.Members
+	if over == plan.Dealt {
+		share /= homes.Members
+	}
+	if c, ok := headsOf(b.Plan.G, out, i); ok && width%c == 0 {
+		if unit := width / c; unit%panel == 0 && b.Even(c, over) {
 			return unit
 		}
 	}
 	const grain = plan.QuantGrain
-	if n := width / grain; grain%panel == 0 && (n >= 16*workers || n%workers == 0 && n > 0 && width%grain == 0) {
+	if n := share / grain; grain%panel == 0 && (over == plan.Alike || share%grain == 0) &&
+		(n >= 16*workers || n > 0 && width%grain == 0 && b.Even(width/grain, over)) {
 		return grain
 	}
 	return panel
+}
+
+// over is Dealt if that is so.
+func over(dealt bool) plan.Over {
+	if dealt {
+		return plan.Dealt
+	}
+	return plan.Alike
 }
 
 // headsOf finds the number of KV heads if value v goes, through norms and rotations only, into an attention step.
@@ -185,32 +243,45 @@ func headsOf(g *graph.Graph, v graph.ValueID, from int) (int, bool) {
 }
 
 // matmul multiplies panels with activations, with bias and residual where they are fused.
-var matmul = &plan.Kind{Name: "matmul", In: 1, Out: 1, Weights: [2]int{1, 2}, Group: plan.Products, Named: true, Shared: true,
+var matmul = &plan.Kind{Name: "matmul", In: 1, Out: 1, Weights: [2]int{1, 2}, Group: plan.Products, Named: true, Adds: true, Shared: true,
 	InPlace: func(it *plan.Item, in int) bool { return it.Add && in == 1 },
-	Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
-		m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
-		rows := l.RowsOf(it)
-		work := plan.Work{Ops: 2 * float64(m.Rows) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
-		if rows > 0 {
-			if work.Bytes = float64(walk.PanelsBytes(m, f)); f.Direct || work.Bytes == 0 {
-				work.Bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
-			}
+	Work:    matmulWork,
+}
+
+// partial multiplies a member's part of K; sum adds those of all members up, with bias and residual.
+var (
+	partial = &plan.Kind{Name: "partial", In: 1, Out: 1, Weights: [2]int{1, 2}, Group: plan.Products, Named: true, Shared: true, Work: matmulWork}
+	sum     = &plan.Kind{Name: "sum", In: 1, Out: 1, Weights: [2]int{1, 2}, Adds: true, Elements: summed,
+		InPlace: func(it *plan.Item, in int) bool { return it.Add && in == 1 }}
+)
+
+// summed is what an element of a sum takes: each member adds up all of them.
+func summed(p *plan.Plan, it *plan.Item) plan.Elements {
+	n := p.Width(it.Out)
+	return plan.Elements{N: n, Ops: 20 * float64(p.Homes.Members), Moved: 4 * n * float64(p.Homes.Members+2)}
+}
+
+func matmulWork(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
+	m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
+	rows := l.RowsOf(it)
+	work := plan.Work{Ops: 2 * float64(m.Rows) * float64(m.Cols) * float64(rows), Kind: f.Act.Arithmetic()}
+	if rows > 0 {
+		if work.Bytes = float64(walk.PanelsBytes(m, f)); f.Direct || work.Bytes == 0 {
+			work.Bytes = float64(m.Rows) * float64(f.Type.RowBytes(m.Cols))
 		}
-		return work
-	},
+	}
+	return work
 }
 
 // runMatmul computes output columns [p.C0, p.C1) of all rows, C0 at a panel's edge.
 func runMatmul(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	rows := w.Rows(it.Space)
 	out, width := w.Floats(it.Out[0])
-	s := w.Slot(it.W[0])
 	m := &w.Matmul
-	*m = kernel.Matmul{N: p.C1 - p.C0, K: s.Cols, Slices: it.Op.(Matmul).Slices, M1: rows, Y: out[p.C0:], YStride: width, Add: it.Add}
+	*m = kernel.Matmul{Slices: it.Op.(Matmul).Slices, M1: rows, X: w.Act(it.In[0]), YStride: width, Add: it.Add}
 	var bias []float32
 	if len(it.W) == 2 {
 		bias = w.Vector(it.W[1])
-		m.Bias = bias[p.C0:p.C1]
 	}
 	if it.Add {
 		if res, _ := w.Floats(it.In[1]); &res[0] != &out[0] { // others still read the residual: it has a buffer of its own
@@ -219,19 +290,90 @@ func runMatmul(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			}
 		}
 	}
-	m.X = w.Act(it.In[0])
-	if s.Format.Direct {
-		m.Row = w.FileRows(s, p.C0)
-		s.Format.Matmul(w.Scratch, m)
+	multiply(w, it, 0, p, out, bias)
+}
+
+// runPartial computes columns [p.C0, p.C1) of the member's part of the product.
+func runPartial(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	out, width := w.Floats(it.Out[0])
+	members := w.Members()
+	w.Matmul = kernel.Matmul{Slices: it.Op.(Matmul).Slices / members, M1: w.Rows(it.Space), X: w.Act(it.In[0]), YStride: width}
+	multiply(w, it, 0, p, out, nil)
+}
+
+// multiply computes columns [p.C0, p.C1) of w.Matmul, whose rows and activations are there, with matrix e of the item's weight into y. bias may be nil.
+func multiply(w *walk.Worker, it *plan.Item, e int, p plan.Rect, y, bias []float32) {
+	m := &w.Matmul
+	columns := func(f *kernel.Format, c0, c1 int) {
+		if m.N, m.Y = c1-c0, y[c0:]; bias != nil {
+			m.Bias = bias[c0:c1]
+		}
+		f.Matmul(w.Scratch, m)
+	}
+	own := it.Do == partial || it.Do == partialExperts
+	if s := w.Slot(it.W[0]); s.Format.Direct {
+		if m.K = w.Graph().Weights[it.W[0]].Cols; own {
+			m.K, m.K0 = s.Cols, s.K0
+		}
+		m.Row = w.FileRows(s, e, p.C0, own)
+		columns(s.Format, p.C0, p.C1)
 		return
 	}
-	pr := s.Format.PanelRows
-	w.Panels(s, p.C0/pr, (p.C1+pr-1)/pr, func(from, to int, panels []byte) {
-		n0 := from * pr
-		m.W, m.N, m.Y = panels, min(to*pr, p.C1)-n0, out[n0:]
-		if bias != nil {
-			m.Bias = bias[n0 : n0+m.N]
+	w.Panels(it.W[0], e, p.C0, p.C1, own, func(s *walk.Slot, c0, c1 int, panels []byte) {
+		if m.K, m.W = w.Graph().Weights[it.W[0]].Cols, panels; own {
+			m.K, m.K0 = s.Cols, s.K0
 		}
-		s.Format.Matmul(w.Scratch, m)
+		columns(s.Format, c0, c1)
 	})
+}
+
+// runSum adds up what all members have of the outputs of a part, in the order of the slices' tree, then the bias, then the residual: as the epilogue
+// of a product does.
+func runSum(w *walk.Worker, it *plan.Item, p plan.Rect) {
+	out, width := w.Floats(it.Out[0])
+	var res, bias []float32
+	if it.Add {
+		res, _ = w.Floats(it.In[1])
+	}
+	if len(it.W) == 2 {
+		bias = w.Vector(it.W[1])
+	}
+	parts := w.Copies(it.In[0])
+	w.ReadsFar(4 * (len(parts) - 1) * (p.R1 - p.R0) * (p.C1 - p.C0))
+	for r := p.R0; r < p.R1; r++ {
+		addUp(w, parts, r*width+p.C0, r*width+p.C1, func(at int, sum []float32) {
+			if bias != nil {
+				w.Kernels().Add(sum, sum, bias[at-r*width:][:len(sum)])
+			}
+			if dst := out[at : at+len(sum)]; res == nil {
+				copy(dst, sum)
+			} else {
+				w.Kernels().Add(dst, sum, res[at:at+len(sum)])
+			}
+		})
+	}
+}
+
+// addUp calls use with the tree sums of elements [lo, hi) of the parts, some at a time, which it may overwrite.
+func addUp(w *walk.Worker, parts [][]float32, lo, hi int, use func(at int, sum []float32)) {
+	var room [4][256]float32 // 8 members
+	for at := lo; at < hi; at += len(room[0]) {
+		n := min(len(room[0]), hi-at)
+		tree(w, room[0][:n], parts, at, room[1:])
+		use(at, room[0][:n])
+	}
+}
+
+func tree(w *walk.Worker, dst []float32, parts [][]float32, at int, room [][256]float32) {
+	n := len(dst)
+	switch half := len(parts) / 2; half {
+	case 0:
+		copy(dst, parts[0][at:])
+	case 1:
+		w.Kernels().Add(dst, parts[0][at:at+n], parts[1][at:at+n])
+	default:
+		tree(w, dst, parts[:half], at, room)
+		tree(w, room[0][:n], parts[half:], at, room[1:])
+		w.Kernels().Add(dst, dst, room[0][:n])
+	}
 }

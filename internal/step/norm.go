@@ -68,6 +68,9 @@ func (n Norm) Ref(r *graph.Ref, s *graph.Step) {
 
 func (Norm) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on those of the same group, if there are groups.
+func (n Norm) Columns(int) int { return n.Group }
+
 // Realise cuts whole rows by rows for prompts; for few rows every worker sums the whole row and writes its columns. Groups are cut as the
 // producer was, where it kept them together.
 func (n Norm) Realise(b *plan.Builder, i int) (int, error) {
@@ -76,7 +79,7 @@ func (n Norm) Realise(b *plan.Builder, i int) (int, error) {
 	x, width, unit := b.At(s.In[0]), b.Plan.G.Width(s.In[0]), 0
 	switch {
 	case n.GroupOf(width) != width:
-		it.Cut, unit = b.RowCut(s.In[0], n.Group)
+		it.Cut, unit = b.RowCut(s.In[0], n.Group, b.Dealt(s.Out[0]))
 		it.In = []plan.Operand{x.Cols(unit)}
 	case b.Plan.Class == plan.Many || b.Machine.Separate:
 		it.Cut, it.In = plan.Cut{By: plan.Rows}, []plan.Operand{x.Cols(0)}

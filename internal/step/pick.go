@@ -30,11 +30,15 @@ func (Pick) Ref(r *graph.Ref, s *graph.Step) {
 
 func (Pick) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Pick) Columns(int) int { return 1 }
+
 func (Pick) Realise(b *plan.Builder, i int) (int, error) {
 	s := b.Step(i)
 	it := b.Item(i, pick)
-	it.Cut = plan.Cut{By: plan.Rows}
-	it.In = []plan.Operand{b.At(s.In[0]).Whole()}
+	it.Cut = b.RowsCut(s.In[0], b.Dealt(s.Out[0]))
+	it.In = []plan.Operand{b.At(s.In[0]).Share(over(it.Cut.Over == plan.Shares))}
+	it.In[0].Far = b.Tokens() // a member has some of the rows
 	b.Finish(it, s.Out[0], 0)
 	return 0, nil
 }
@@ -43,9 +47,9 @@ func (Pick) Realise(b *plan.Builder, i int) (int, error) {
 var pick = &plan.Kind{Name: "pick", In: 1, Out: 1, Ops: 40}
 
 func runPick(w *walk.Worker, it *plan.Item, p plan.Rect) {
-	src, width := w.Floats(it.In[0])
-	dst, _ := w.Floats(it.Out[0])
+	dst, width := w.Floats(it.Out[0])
 	for r := p.R0; r < p.R1; r++ {
-		copy(dst[r*width:(r+1)*width], src[int(w.Batch().Pick[r])*width:])
+		src, row := w.Picked(it.In[0], r)
+		copy(dst[r*width+p.C0:r*width+p.C1], src[row*width+p.C0:])
 	}
 }

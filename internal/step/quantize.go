@@ -16,17 +16,17 @@ type actKey struct {
 // activations is the operand of value v in the form that weights of format f ask for. The item that makes it is emitted at its first use.
 func activations(b *plan.Builder, v graph.ValueID, f *kernel.Format) plan.Operand {
 	if f.Act == kernel.ActF32 {
-		return b.At(v).Whole()
+		return b.At(v).Share(b.Split(v))
 	}
 	a := b.Once(actKey{v, f.Act}, func() []plan.Operand {
 		g := b.Plan.G.Values[v]
 		a := b.Buffer(plan.Buffer{Name: g.Name + "." + f.Act.String(), Width: g.Width, Act: true, Kind: f.Act, Space: g.Space})
-		cut, unit := b.RowCut(v, plan.QuantGrain)
+		cut, unit := b.RowCut(v, plan.QuantGrain, b.Split(v))
 		b.Emit(plan.Item{Do: quantize, Name: g.Name, In: []plan.Operand{b.At(v).Cols(unit)}, Out: []plan.Operand{a.Cols(unit)}, Cut: cut, Space: g.Space})
 		return []plan.Operand{a}
 	})[0]
 	b.Plan.Bufs[a.Buf].Sums |= f.Sums
-	return a.Whole()
+	return a.Share(b.Split(v))
 }
 
 // quantize writes activations in the form that matmuls read.

@@ -63,15 +63,18 @@ func (t Rotate) Ref(r *graph.Ref, s *graph.Step) {
 
 func (Rotate) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on those of the same head.
+func (t Rotate) Columns(int) int { return t.D }
+
 // Realise turns heads in place, or into a buffer of their own where others still read the input.
 func (t Rotate) Realise(b *plan.Builder, i int) (int, error) {
 	s := b.Step(i)
 	a := t.angles(b)
 	it := b.Item(i, rope)
-	cut, unit := b.RowCut(s.In[0], t.D)
+	cut, unit := b.RowCut(s.In[0], t.D, b.Dealt(s.Out[0]))
 	it.Cut = cut
 	it.In = []plan.Operand{b.At(s.In[0]).Cols(unit), a[0].Whole(), a[1].Whole()}
-	if cut.By == plan.Rows {
+	if cut.By == plan.Rows && cut.Over == plan.Alike {
 		it.In[1], it.In[2] = a[0].Cols(0), a[1].Cols(0)
 	}
 	b.Finish(it, s.Out[0], unit)

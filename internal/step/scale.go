@@ -15,6 +15,9 @@ func (Scale) Kind() string         { return "scale" }
 func (Scale) Needs(int) graph.Need { return graph.SameRow }
 func (Scale) Role(int) graph.Role  { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Scale) Columns(int) int { return 1 }
+
 func (c Scale) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(1, 1, 0, 2); err != nil {
 		return err

@@ -44,6 +44,9 @@ func softcap(x, bound float64) float64 {
 
 func (Softcap) Role(int) graph.Role { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Softcap) Columns(int) int { return 1 }
+
 func (Softcap) Realise(b *plan.Builder, i int) (int, error) {
 	elementwise(b, i, bounded)
 	return 0, nil

@@ -14,7 +14,7 @@ var Table = []Row{
 	{Embed{}, []Realisation{{embed, runEmbed}}},
 	{Pick{}, []Realisation{{pick, runPick}}},
 	{Norm{}, []Realisation{{rmsnorm, runNorm}}},
-	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}}},
+	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}, {partial, runPartial}, {sum, runSum}}},
 	{Rotate{}, []Realisation{{angles, runAngles}, {rope, runRope}}},
 	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {keep, runKeep}, {chunks, runChunks}, {merge, runMerge}}},
 	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}, {clampedMul, runClampedMul}}},
@@ -27,7 +27,7 @@ var Table = []Row{
 	{Weigh{}, []Realisation{{weigh, runWeigh}}},
 	{Route{}, []Realisation{{route, runRoute}}},
 	{Send{}, []Realisation{{send, runSend}, {sendScaled, runSendScaled}, {sendAct, runSendAct}}},
-	{Experts{}, []Realisation{{experts, runExperts}}},
+	{Experts{}, []Realisation{{experts, runExperts}, {partialExperts, runPartialExperts}, {sumExperts, runSumExperts}}},
 	{Combine{}, []Realisation{{combine, runCombine}, {gather, runCombine}}},
 }
 

@@ -20,6 +20,9 @@ func (Temper) Kind() string         { return "temper" }
 func (Temper) Needs(int) graph.Need { return graph.SameRow }
 func (Temper) Role(int) graph.Role  { return graph.Vector }
 
+// Columns of the output depend on the same ones of every input.
+func (Temper) Columns(int) int { return 1 }
+
 func (t Temper) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(1, 1, 0, 0); err != nil {
 		return err

@@ -15,6 +15,9 @@ func (Weigh) Kind() string         { return "weigh" }
 func (Weigh) Needs(int) graph.Need { return graph.SameRow }
 func (Weigh) Role(int) graph.Role  { return graph.Vector }
 
+// Columns of the output depend on the same ones of x and all of the gate.
+func (Weigh) Columns(i int) int { return 1 - min(i, 1) }
+
 func (Weigh) Check(g *graph.Graph, s *graph.Step) error {
 	if err := s.Arity(2, 1, 0, 0); err != nil {
 		return err
@@ -38,9 +41,9 @@ func (Weigh) Realise(b *plan.Builder, i int) (int, error) {
 	s := b.Step(i)
 	it := b.Item(i, weigh)
 	var unit int
-	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])))
+	it.Cut, unit = b.RowCut(s.In[0], min(plan.QuantGrain, b.Plan.G.Width(s.In[0])), b.Dealt(s.Out[0]))
 	it.In = []plan.Operand{b.At(s.In[0]).Cols(unit), b.At(s.In[1]).Whole()}
-	if it.Cut.By == plan.Rows {
+	if it.Cut.By == plan.Rows && it.Cut.Over == plan.Alike {
 		it.In[1] = it.In[1].Cols(0)
 	}
 	b.Finish(it, s.Out[0], unit)

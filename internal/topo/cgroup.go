@@ -271,6 +271,23 @@ func (m Machine) onAllowedNodes(r tree) (available int64, nodes string) {
 	return int64(float64(allowed) * min(1, float64(m.MemFree)/float64(all))), strings.Join(ids, ", ")
 }
 
+// NodeRoom is how many bytes can be bound to a memory node of the live system: free pages and page cache of files, less a reserve for others; an
+// eighth of a small node, else 256 MiB or 2 %. Below zero: nothing tells. What is bound beyond what a node has ends the process.
+func NodeRoom(id int) int64 {
+	r := tree{FS: os.DirFS("/")}
+	info, prefix := r.text(fmt.Sprintf("%s/node%d/meminfo", nodeDir, id)), fmt.Sprintf("Node %d ", id)
+	total, ok := kilobytes(info, prefix+"MemTotal")
+	if !ok {
+		return -1
+	}
+	room := -max(min(256<<20, total/8), total/50)
+	for _, key := range []string{"MemFree", "Active(file)", "Inactive(file)"} {
+		bytes, _ := kilobytes(info, prefix+key)
+		room += bytes
+	}
+	return max(room, 0)
+}
+
 // A Ulimit is a limit on what this process may map (setrlimit(2)).
 type Ulimit struct {
 	Flag string // of the shell's ulimit

@@ -160,6 +160,9 @@ func isMap(name string) bool {
 	return false
 }
 
+// ParseCPUs reads a list of CPUs as Linux writes it: "0-3,8".
+func ParseCPUs(s string) ([]int, error) { return parseList(s) }
+
 // parseList reads the kernel's list format: "0-3,8,10-11"; "" is empty.
 func parseList(s string) ([]int, error) {
 	var ids []int

@@ -147,6 +147,20 @@ func (m Machine) CPUsFor(n int) []int {
 	return cpus
 }
 
+// HasHomes reports whether several nodes have memory and CPUs for this process, so that it is worth to look closely (Survey.Homes).
+func (m Machine) HasHomes() bool {
+	n := 0
+	for _, node := range m.Nodes {
+		if node.Allowed && slices.ContainsFunc(node.CPUs, m.Allows) {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// Allows reports whether this process may run on a CPU.
+func (m Machine) Allows(cpu int) bool { return slices.Contains(m.Affinity, cpu) }
+
 // Memory is how many bytes can still be taken: what the machine has available, or less where a cgroup limits it.
 func (m Machine) Memory() (bytes int64, why string) {
 	bytes, why = m.MemFree, fmt.Sprintf("%s of %s available", gib(m.MemFree), gib(m.MemTotal))

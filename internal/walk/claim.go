@@ -56,32 +56,34 @@ func ClaimGrain(f *kernel.Format, cols, rows int) int {
 	return max(1, claimBytes/(rows*f.PanelRows*f.Type.RowBytes(cols)*tile)) * tile
 }
 
-// shared does item i with what worker w claims of it: of its own part first, then of those of workers 1, 2, 4, ... further on: to look at
+// shared does item i with what worker w claims of it: of its own part first, then of those of workers 1, 2, 4, ... further on of its home: to look at
 // every word, each in a cache line that another core wrote, would cost all workers of a large machine more than the rest of the step.
-// Each part still has as many helpers as there are powers of two.
+// Each part still has as many helpers as there are powers of two. What belongs to another home lies in far memory.
 func (x *Walker) shared(i int, wk *Worker, w int) {
 	it := &x.Plan.Items[i]
-	rows := x.rows(it.Space)
+	rows := wk.Rows(it.Space)
 	if rows == 0 {
 		return
 	}
-	s := x.w.Slots[it.W[0]]
+	s := wk.Slot(it.W[0])
 	if it.Space.Used > 0 {
 		rows = 1 // panels of each expert are read in one piece: they are not to be short
 	}
+	base := s.R0 % s.Format.PanelRows // of the columns where panels begin
 	pr, grain := s.Format.PanelRows, ClaimGrain(s.Format, s.Cols, rows)
 	gen := x.runs*uint64(len(x.Plan.Items)) + uint64(i)
-	for n := 0; n < x.Plan.Workers; n = max(1, 2*n) {
-		of := (w + n) % x.Plan.Workers
-		wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], of, x.crew())
+	_, w0, w1 := x.Plan.Homes.Of(w, x.Plan.Workers)
+	for n := 0; n < w1-w0; n = max(1, 2*n) {
+		of := w0 + (w-w0+n)%(w1-w0)
+		wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], of, x.crew(wk.member))
 		for _, r := range wk.part {
-			lo, hi := r.C0/pr, (r.C1+pr-1)/pr
+			lo, hi := (r.C0-base)/pr, (r.C1-base+pr-1)/pr
 			for {
 				from, to := x.claims[of].take(gen, lo, hi, grain, n == 0)
 				if from == to {
 					break
 				}
-				x.routines[i](wk, it, plan.Rect{R0: r.R0, R1: r.R1, C0: from * pr, C1: min(to*pr, r.C1)})
+				x.routines[i](wk, it, plan.Rect{R0: r.R0, R1: r.R1, C0: base + from*pr, C1: min(base+to*pr, r.C1)})
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func (r *runner) long(t testing.TB, pieces []int, picks []int32) (out [][]float3
 			if err := p.Check(); err != nil {
 				t.Fatal(err)
 			}
-			w = newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+			w = newWalker(t, p, r.tbl, r.w, r.cache)
 			walkers[class] = w
 		}
 		b := &Batch{}

@@ -24,7 +24,7 @@ func (w *Worker) Routing(space graph.Space, ids plan.Operand) *Routing {
 	if r.run == w.x.runs && r.route == space.Route {
 		return r
 	}
-	n := w.x.rows(space)
+	n := w.Rows(space)
 	list, _ := w.Floats(ids)
 	r.sort(list[:n])
 	r.run, r.route = w.x.runs, space.Route

@@ -8,6 +8,7 @@ import (
 
 	"ck/internal/graph"
 	"ck/internal/kernel"
+	"ck/internal/plan"
 	"ck/internal/team"
 )
 
@@ -39,6 +40,8 @@ import (
 type Slot struct {
 	Rows, Cols int
 	Each       int // rows of one matrix: Rows, or those of one expert, whose panels are apart from the next one's
+	R0, K0     int // of a part: the first row of each matrix, and the first element of each row, that it has
+	Home       int // where its panels lie
 	Format     *kernel.Format
 	Row        func(r int) []byte // the file form of a tensor's row; not used if Stored is there
 	Stored     Stored             // where the rows lie compressed; nil: they are mapped
@@ -46,7 +49,8 @@ type Slot struct {
 	release func(from, to int) // see Release
 	left    []atomic.Int32     // of each matrix: panels that are still to be packed to stay; nil without release
 
-	of    graph.Weight
+	whole graph.Weight    // that the slot is a part of, or is
+	of    graph.Weight    // with the rows and columns of the part
 	mem   []byte          // panels; nil where there is no room for them: every use packs into scratch
 	state []atomic.Uint32 // per panel
 	pb    int             // bytes of a panel
@@ -100,9 +104,41 @@ func (u *reader) done() {
 
 // NewSlot makes a slot of a weight with memory for its panels (nil: none). row is of the tensor, of which the weight may be a part.
 func NewSlot(w graph.Weight, f *kernel.Format, row func(int) []byte, mem []byte) *Slot {
-	s := &Slot{Rows: w.Rows, Cols: w.Cols, Each: w.Each(), Format: f, Row: row, of: w, mem: mem, pb: f.PanelBytes(w.Cols)}
+	return NewPart(w, plan.Piece{R1: w.Each(), K1: w.Cols}, f, row, mem)
+}
+
+// NewPart makes a slot of a part of a weight.
+func NewPart(w graph.Weight, p plan.Piece, f *kernel.Format, row func(int) []byte, mem []byte) *Slot {
+	of := PartOf(w, p)
+	s := &Slot{Rows: of.Rows, Cols: of.Cols, Each: p.R1 - p.R0, R0: p.R0, K0: p.K0, Format: f, Row: row, whole: w, of: of, mem: mem, pb: f.PanelBytes(of.Cols)}
 	s.state = make([]atomic.Uint32, s.panels())
 	return s
+}
+
+// PartOf is a weight with the rows and columns of a part of it.
+func PartOf(w graph.Weight, p plan.Piece) graph.Weight {
+	w.Rows, w.Cols = max(1, w.Experts)*(p.R1-p.R0), p.K1-p.K0
+	return w
+}
+
+// tensorRow is the row of the tensor that row r of the part is.
+func (s *Slot) tensorRow(r int) int {
+	return s.whole.TensorRow(r/s.Each*s.whole.Each() + s.R0 + r%s.Each)
+}
+
+func (s *Slot) elementsIf(own bool, row []byte) []byte {
+	if own {
+		return s.elements(row)
+	}
+	return row
+}
+
+// elements is what the part has of a row of the tensor.
+func (s *Slot) elements(row []byte) []byte {
+	if s.Cols == s.whole.Cols {
+		return row
+	}
+	return row[s.Format.Type.RowBytes(s.K0):s.Format.Type.RowBytes(s.K0+s.Cols)]
 }
 
 // NewMappedSlot makes a slot whose panels are the bytes of a mapped file, with the CRC-32C of each. They are
@@ -127,13 +163,13 @@ func (e *DamagedPanel) Error() string {
 // Release has f called with the tensor's rows of a matrix, such as an expert's, once all of its panels were packed to stay: nobody reads them again, so that
 // memory for them can be given back. It is called by the worker that packed the last one.
 func (s *Slot) Release(f func(from, to int)) {
-	s.release, s.left = f, make([]atomic.Int32, s.Rows/s.Each)
+	s.release, s.left = f, make([]atomic.Int32, max(1, s.whole.Experts))
 	for i := range s.left {
 		s.left[i].Store(int32(s.PanelsEach()))
 	}
 }
 
-func (s *Slot) panels() int { return s.Rows / s.Each * s.PanelsEach() }
+func (s *Slot) panels() int { return max(1, s.whole.Experts) * s.PanelsEach() }
 
 // PanelsEach is the number of panels of one matrix. Panel p is of matrix p / PanelsEach.
 func (s *Slot) PanelsEach() int { return (s.Each + s.Format.PanelRows - 1) / s.Format.PanelRows }
@@ -143,7 +179,7 @@ func (s *Slot) rowsOf(p int) (from, to int) { return PanelRows(s.of, s.Format, p
 
 // PanelRows is the rows of a weight that panel p has: of one matrix.
 func PanelRows(w graph.Weight, f *kernel.Format, p int) (from, to int) {
-	each := w.Each()
+	each := max(1, w.Each()) // a part may have nothing
 	n := (each + f.PanelRows - 1) / f.PanelRows
 	first := p / n * each
 	from = first + p%n*f.PanelRows
@@ -155,6 +191,9 @@ func PanelsBytes(w graph.Weight, f *kernel.Format) int {
 	return max(1, w.Experts) * ((w.Each() + f.PanelRows - 1) / f.PanelRows) * f.PanelBytes(w.Cols)
 }
 
+// PanelsBytes is the memory that all panels of the slot take, there or not.
+func (s *Slot) PanelsBytes() int { return PanelsBytes(s.of, s.Format) }
+
 // PanelsRoom is PanelsBytes in whole pages: the panels of matrices are kept apart.
 func PanelsRoom(w graph.Weight, f *kernel.Format) int {
 	const page = 4096
@@ -164,10 +203,10 @@ func PanelsRoom(w graph.Weight, f *kernel.Format) int {
 // pack writes panel p to dst.
 func (s *Slot) pack(u *reader, dst []byte, p int) {
 	r0, r1 := s.rowsOf(p)
-	first := s.of.TensorRow(r0) // a panel's rows are of one matrix
-	row := func(r int) []byte { return s.Row(first + r) }
+	first := s.tensorRow(r0) // a panel's rows are of one matrix
+	row := func(r int) []byte { return s.elements(s.Row(first + r)) }
 	if s.Stored != nil {
-		row = func(r int) []byte { return u.rows.row(s, first+r) }
+		row = func(r int) []byte { return s.elements(u.rows.row(s, first+r)) }
 	}
 	s.Format.Pack(dst, s.Cols, r1-r0, row)
 }
@@ -181,8 +220,8 @@ func (s *Slot) scratch() int {
 }
 
 // read makes panels from p on readable, at least one and at most up to p1, the end of the part: [p, q) lie in w. It packs into
-// scratch, which is overwritten by the next call, or to stay. Once the use is stopped it makes one panel at most.
-func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
+// scratch, which is overwritten by the next call, or to stay if it may. Once the use is stopped it makes one panel at most.
+func (s *Slot) read(u *reader, p, p1 int, scratch []byte, stay bool) (q int, w []byte) {
 	for q = p; q < p1 && s.state[q].Load() == packed; q++ {
 	}
 	if q == p1 {
@@ -193,7 +232,7 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte) (q int, w []byte) {
 	}
 	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
-	if q == p && u.credit > 0 {
+	if q == p && u.credit > 0 && stay {
 		for q < end && !(q > p && u.stopped()) && s.keep(u, q) {
 			q++
 		}
@@ -261,7 +300,7 @@ func (s *Slot) touch(u *reader, p, p1 int) {
 	from, _ := s.rowsOf(p)
 	_, to := s.rowsOf(p1 - 1)
 	for r := from; r < to && !u.stopped(); r += step {
-		b := s.Row(s.of.TensorRow(r))
+		b := s.elements(s.Row(s.tensorRow(r)))
 		for i := 0; i < len(b); i += faultAround {
 			u.sum ^= b[i]
 		}
@@ -280,7 +319,7 @@ func (s *Slot) keep(u *reader, p int) bool {
 	done = packed
 	if s.left != nil {
 		if i := p / s.PanelsEach(); s.left[i].Add(-1) == 0 {
-			first := s.of.TensorRow(i * s.Each)
+			first := s.tensorRow(i * s.Each)
 			s.release(first, first+s.Each)
 		}
 	}

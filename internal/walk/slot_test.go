@@ -43,7 +43,7 @@ func testSlot(t *testing.T, rows, cols int, room bool) (s *Slot, panels []byte) 
 func readShare(s *Slot, u *reader, p, p1 int, scratch, want []byte) error {
 	u.touched = false
 	for p < p1 {
-		q, w := s.read(u, p, p1, scratch)
+		q, w := s.read(u, p, p1, scratch, true)
 		if q <= p || q > p1 || !bytes.Equal(w, want[p*s.pb:q*s.pb]) {
 			return fmt.Errorf("panels %d to %d of %d are not those of the rows", p, q, p1)
 		}
@@ -91,7 +91,7 @@ func TestSlotKeeps(t *testing.T) {
 		t.Error("the kept panels are not those of the rows")
 	}
 	u.credit = 0
-	if q, w := s.read(&u, 1, s.panels(), scratch); q != s.panels() || &w[0] != &s.mem[s.pb] || !u.began.IsZero() {
+	if q, w := s.read(&u, 1, s.panels(), scratch, true); q != s.panels() || &w[0] != &s.mem[s.pb] || !u.began.IsZero() {
 		t.Error("panels that are kept were not read in one piece")
 	}
 }
@@ -229,7 +229,7 @@ func TestMappedSlot(t *testing.T) {
 		if s.Packing() || s.PackedBytes() != 0 || !s.Mapped() {
 			t.Errorf("packed %v: packing %v, %d bytes", pack, s.Packing(), s.PackedBytes())
 		}
-		if q, w := s.read(&reader{}, 1, s.panels(), nil); q != s.panels() || &w[0] != &s.mem[s.pb] {
+		if q, w := s.read(&reader{}, 1, s.panels(), nil, true); q != s.panels() || &w[0] != &s.mem[s.pb] {
 			t.Error("panels that were compared were not read in one piece")
 		}
 	}
@@ -264,7 +264,7 @@ func TestMappedSlotStops(t *testing.T) {
 	s, _ := mappedSlot(t, 16*40, 1024)
 	var stop atomic.Bool
 	stop.Store(true)
-	if q, _ := s.read(&reader{stop: &stop}, 3, 40, make([]byte, s.scratch())); q != 4 {
+	if q, _ := s.read(&reader{stop: &stop}, 3, 40, make([]byte, s.scratch()), true); q != 4 {
 		t.Errorf("read up to panel %d", q)
 	}
 	s.Pack(0, 1, &stop)

@@ -22,11 +22,11 @@ type unpacked struct {
 
 // row is the file form of the tensor's row r, valid until a row of another group or slot is asked for.
 func (u *unpacked) row(s *Slot, r int) []byte {
-	n := s.Format.Type.RowBytes(s.Cols)
+	n := s.Format.Type.RowBytes(s.whole.Cols)
 	if u.of != s.Stored || r < u.from || r >= u.to {
 		u.of = nil // until it is whole
 		first := r / GroupRows * GroupRows
-		u.from, u.to = s.Stored.Whole(first, min(first+GroupRows, s.of.TensorRows()))
+		u.from, u.to = s.Stored.Whole(first, min(first+GroupRows, s.whole.TensorRows()))
 		if size := (u.to - u.from) * n; cap(u.buf) < size {
 			u.buf = make([]byte, size)
 		}

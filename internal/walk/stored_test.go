@@ -89,7 +89,7 @@ func TestStoredDamage(t *testing.T) {
 				}
 			}()
 			for p := first; p < s.panels(); p++ {
-				s.read(&u, p, p+1, scratch)
+				s.read(&u, p, p+1, scratch, true)
 			}
 		}()
 	}

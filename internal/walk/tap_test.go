@@ -24,7 +24,7 @@ func (r *runner) tapped(t *testing.T, ids []int32, taps []graph.ValueID, stop bo
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
-	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena+64))
+	w := newWalker(t, p, r.tbl, r.w, r.cache)
 	b := &Batch{IDs: ids}
 	seq := r.cache.NewSeq()
 	for i := range ids {

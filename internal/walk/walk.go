@@ -25,7 +25,7 @@ type Batch struct {
 
 // Weights is what the graph's weights are at run time, by graph.WeightID.
 type Weights struct {
-	Slots   []*Slot                        // matrices that matmuls read; nil for others
+	Slots   [][]*Slot                      // matrices that matmuls read, their parts by home; nil for others
 	Vectors [][]float32                    // norms and biases; nil for others
 	Decode  []func(row int, dst []float32) // matrices that are read by row (embeddings); nil for others
 }
@@ -37,20 +37,25 @@ type Hook func(w, i int)
 type Walker struct {
 	Plan *plan.Plan
 	Hook Hook
+	// Link, unless nil, has workers wait as they would on a machine with a link between homes.
+	Link *Link
 	// Choices, unless nil, counts by step of the graph how many rows chose each expert; nil for steps that choose none.
 	Choices [][]uint64
 	tbl     *kernel.Table
 	w       Weights
 	cache   *kv.Cache
-	arena   []byte
+	arenas  [][]byte // by member
+	common  []byte
 
 	team       *team.Team // of the current Run
 	main       func(w int)
 	batch      *Batch
-	acts       []kernel.Act // of Act buffers, by BufID
-	parts      []float32    // partial results of attention
-	chunkStart []int        // first chunk number of each row, over all rows
-	routines   []Routine    // by item; nil for barriers
+	dealt      []Batch        // by member: its rows, where they are dealt
+	starts     []int          // of the batch: where each chunk of rows that is dealt begins, and the end
+	acts       [][]kernel.Act // by member, of Act buffers by BufID
+	parts      [][]float32    // by member: partial results of attention
+	chunkStart []int          // first chunk number of each row, over all rows
+	routines   []Routine      // by item; nil for barriers
 	workers    []Worker
 	claims     []claims // of the present shared item, by worker
 	runs       uint64
@@ -61,22 +66,40 @@ type Walker struct {
 	chosen     []atomic.Int32
 }
 
-// New prepares the execution of p. arena is the memory of the plan's buffers: p.Arena bytes, aligned to 64. A kind of item without a routine is an
-// error.
-func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) (*Walker, error) {
-	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arena: arena, acts: make([]kernel.Act, len(p.Bufs)), workers: make([]Worker, p.Workers),
+// New prepares the execution of p. arenas are the memory of the plan's buffers, by member: p.Arena bytes each, aligned to 64. The weights' parts are
+// those of p.Homes. The last arena, if there is one more, is that of all members: p.Common bytes. A kind of item without a routine is an error.
+func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *kv.Cache, arenas ...[]byte) (*Walker, error) {
+	n := p.Homes.Members
+	if len(arenas) != n && len(arenas) != n+1 || p.Common > 0 && (len(arenas) == n || len(arenas[n]) < p.Common) {
+		return nil, fmt.Errorf("internal error: %d arenas for %d members", len(arenas), n)
+	}
+	var common []byte
+	if len(arenas) > n {
+		common, arenas = arenas[n], arenas[:n]
+	}
+	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arenas: arenas, common: common, acts: make([][]kernel.Act, len(arenas)), parts: make([][]float32, len(arenas)),
+		workers:  make([]Worker, p.Workers),
 		routines: make([]Routine, len(p.Items)), chunkStart: make([]int, p.MaxRows+1), claims: make([]claims, p.Workers), chosen: make([]atomic.Int32, p.G.Routes)}
 	x.main = x.run
-	panel, need := 0, 0
-	for _, s := range w.Slots {
-		if s == nil {
-			continue
+	panel, need, join := 0, 0, 0
+	for i, parts := range w.Slots {
+		if len(parts) != 0 && len(parts) != p.Homes.N() {
+			return nil, fmt.Errorf("internal error: %s has %d parts for %d homes", p.G.Weights[i].Name, len(parts), p.Homes.N())
 		}
-		need = max(need, s.Format.Need(s.Cols))
-		panel = max(panel, s.scratch())
+		for _, s := range parts {
+			need = max(need, s.Format.Need(s.Cols))
+			panel = max(panel, s.scratch())
+			if p.Tokens && !s.Format.Direct && s.Cols < s.whole.Cols {
+				need = max(need, s.Format.Need(s.whole.Cols))
+				join = max(join, scratchBytes, 2*s.Format.PanelBytes(s.whole.Cols)) // kernels take two panels together
+			}
+		}
 	}
 	for i := range x.workers {
-		x.workers[i].init(x, need, panel)
+		x.workers[i].init(x, i, need, panel, join)
+	}
+	for m := range x.acts {
+		x.acts[m] = make([]kernel.Act, len(p.Bufs))
 	}
 	x.before = make([]float64, len(p.Items)+1)
 	for i := range p.Items {
@@ -86,8 +109,8 @@ func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *k
 		}
 		x.before[i+1] = x.before[i]
 		if it.Do.Group == plan.Products && !it.Space.Picked {
-			s := w.Slots[it.W[0]]
-			x.before[i+1] += float64(s.Each) * float64(s.Cols) * float64(max(1, it.Space.Used))
+			m := p.G.Weights[it.W[0]]
+			x.before[i+1] += float64(m.Each()) * float64(m.Cols) * float64(max(1, it.Space.Used))
 		}
 	}
 	return x, nil
@@ -111,13 +134,22 @@ func (x *Walker) Done(i int) float64 {
 // matmul, chunks of attention and panels that they pack, so within about a millisecond and one page fault. Run then returns ErrStopped;
 // there are no logits, and what lies in the cache at the batch's positions is anything. Panels are whole or not there.
 func (x *Walker) Run(t *team.Team, b *Batch, stop *atomic.Bool) error {
-	if n := len(b.IDs); n > x.Plan.MaxRows || len(b.Pick) > x.Plan.MaxPicks {
-		return fmt.Errorf("internal error: a walk of %d rows, %d picked, in a plan for %d and %d", n, len(b.Pick), x.Plan.MaxRows, x.Plan.MaxPicks)
-	}
 	x.batch = b
+	if x.Plan.Tokens {
+		if err := x.dealRows(); err != nil {
+			return err
+		}
+	}
+	for m := range x.arenas {
+		if n := len(x.of(m).IDs); n > x.Plan.MaxRows || len(b.Pick) > x.Plan.MaxPicks {
+			return fmt.Errorf("internal error: a walk of %d rows, %d picked, in a plan for %d and %d", n, len(b.Pick), x.Plan.MaxRows, x.Plan.MaxPicks)
+		}
+	}
 	for i := range x.Plan.Bufs {
 		if buf := &x.Plan.Bufs[i]; buf.Act {
-			x.acts[i] = kernel.MakeAct(buf.Kind, buf.Sums, x.arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Space)), buf.Width)
+			for m, arena := range x.arenas {
+				x.acts[m][i] = kernel.MakeAct(buf.Kind, buf.Sums, arena[buf.Offset:buf.Offset+buf.Bytes], kernel.ActRows(x.rows(buf.Space, m)), buf.Width)
+			}
 		}
 	}
 	x.sizeParts()
@@ -155,8 +187,11 @@ func (x *Walker) run(w int) {
 			return
 		}
 		if it.Do == plan.Barrier {
-			if !x.team.Barrier(w) {
+			if !x.team.Meet(w, team.Level(it.Scope)) {
 				return
+			}
+			if it.Scope == plan.All {
+				wk.meets()
 			}
 			continue
 		}
@@ -177,7 +212,7 @@ func (x *Walker) run(w int) {
 // do computes worker w's part of item i.
 func (x *Walker) do(i int, wk *Worker, w int) {
 	it := &x.Plan.Items[i]
-	wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], w, x.crew())
+	wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], w, x.crew(wk.member))
 	for _, r := range wk.part {
 		if !r.Empty() {
 			x.routines[i](wk, it, r)
@@ -185,18 +220,28 @@ func (x *Walker) do(i int, wk *Worker, w int) {
 	}
 }
 
-// crew is who walks, and over what.
-func (x *Walker) crew() plan.Crew {
-	n := len(x.batch.IDs)
-	return plan.Crew{Workers: x.Plan.Workers, Rows: n, Picks: len(x.batch.Pick), Chunks: x.chunkStart[n]}
+// of is the rows of a member.
+func (x *Walker) of(member int) *Batch {
+	if x.Plan.Tokens {
+		return &x.dealt[member]
+	}
+	return x.batch
 }
 
-// rows is the number of rows that a space has in the walk.
-func (x *Walker) rows(s graph.Space) int { return s.Rows(len(x.batch.IDs), len(x.batch.Pick)) }
+// crew is who walks, and over what rows of a member.
+func (x *Walker) crew(member int) plan.Crew {
+	n := len(x.of(member).IDs)
+	return plan.Crew{Workers: x.Plan.Workers, Rows: n, Picks: len(x.batch.Pick), Chunks: x.chunkStart[n], Homes: x.Plan.Homes}
+}
+
+// rows is the number of rows that a space has in the walk of a member.
+func (x *Walker) rows(s graph.Space, member int) int {
+	return s.Rows(len(x.of(member).IDs), len(x.batch.Pick))
+}
 
 // Logits is the logits of picked row i, valid until the next Run.
 func (x *Walker) Logits(i int) []float32 {
-	v, width := x.floats(plan.Operand{Buf: x.Plan.Logits})
+	v, width := x.floats(plan.Operand{Buf: x.Plan.Logits}, 0)
 	return v[i*width : (i+1)*width]
 }
 
@@ -217,8 +262,8 @@ func (v View) Row(r int) []float32 { return v.Data[r*v.Width : (r+1)*v.Width] }
 func (x *Walker) Tap(v graph.ValueID) (View, bool) {
 	for _, t := range x.Plan.Taps {
 		if t.Value == v {
-			data, width := x.floats(t.Op)
-			n := x.rows(x.Plan.Bufs[t.Op.Buf].Space)
+			data, width := x.floats(t.Op, 0)
+			n := x.rows(x.Plan.Bufs[t.Op.Buf].Space, 0)
 			return View{n, width, data[:n*width]}, true
 		}
 	}
@@ -233,8 +278,8 @@ func (x *Walker) NotFinite(i int) int {
 		if b := &x.Plan.Bufs[o.Buf]; b.Act || b.Parts != 0 || b.Cache > 0 {
 			continue
 		}
-		v, width := x.floats(o)
-		for r := range x.rows(it.Space) {
+		v, width := x.floats(o, 0)
+		for r := range x.rows(it.Space, 0) {
 			for _, f := range v[r*width : (r+1)*width] {
 				if f-f == 0 {
 					continue
@@ -250,17 +295,24 @@ func (x *Walker) NotFinite(i int) int {
 	return -1
 }
 
-// floats is the memory of a value: rows of width elements.
-func (x *Walker) floats(o plan.Operand) (v []float32, width int) {
+// floats is the memory of a value as a member has it: rows of width elements.
+func (x *Walker) floats(o plan.Operand, member int) (v []float32, width int) {
 	b := &x.Plan.Bufs[o.Buf]
 	if b.Bytes == 0 {
 		return nil, b.Width
 	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&x.arena[b.Offset])), b.Bytes/4), b.Width
+	arena := x.arenas[member]
+	if b.Shared {
+		arena = x.common
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&arena[b.Offset])), b.Bytes/4), b.Width
 }
 
 // sizeParts numbers the chunks of all rows and makes room for their results.
 func (x *Walker) sizeParts() {
+	if x.Plan.Tokens { // prompts have tiles, no chunks
+		return
+	}
 	n := 0
 	for r, pos := range x.batch.Pos {
 		x.chunkStart[r] = n
@@ -273,8 +325,10 @@ func (x *Walker) sizeParts() {
 			need = max(need, n*b.Width*b.Parts*x.cache.Layer(b.PartsOf).Format.PartLen())
 		}
 	}
-	if need > len(x.parts) {
-		x.parts = make([]float32, need+need/4)
+	if need > len(x.parts[0]) {
+		for m := range x.parts {
+			x.parts[m] = make([]float32, need+need/4)
+		}
 	}
 }
 
@@ -287,5 +341,5 @@ func PartsBytes(p *plan.Plan, layers []kv.Layer, positions int) int64 {
 			need = max(need, n+n/4)
 		}
 	}
-	return 4 * int64(need)
+	return 4 * int64(need) * int64(p.Homes.Members)
 }

@@ -310,6 +310,7 @@ type setup struct {
 	kv      quant.Type
 	noPack  bool
 	alone   bool // plan.Machine.Separate
+	homes   int  // 0: one
 }
 
 // aligned is n bytes at a multiple of 64.
@@ -318,10 +319,17 @@ func aligned(n int) []byte {
 	return b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
 }
 
-// newWalker is New with the routines of all kinds.
-func newWalker(t testing.TB, p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache, arena []byte) *Walker {
+// newWalker is New with the routines of all kinds and arenas of its own, full of what is no number.
+func newWalker(t testing.TB, p *plan.Plan, tbl *kernel.Table, w Weights, cache *kv.Cache) *Walker {
 	t.Helper()
-	x, err := New(p, step.Routines, tbl, w, cache, arena)
+	arenas := make([][]byte, p.Homes.Members+1)
+	for m := range arenas {
+		arenas[m] = aligned(max(p.Arena, p.Common) + 64)
+		for i := range arenas[m] {
+			arenas[m][i] = 0xff
+		}
+	}
+	x, err := New(p, step.Routines, tbl, w, cache, arenas...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,14 +345,16 @@ type runner struct {
 	cache *kv.Cache
 	team  *team.Team
 
+	layout *plan.Layout
+
 	before func(w *Walker, b *Batch) // each walk of run
 }
 
 func newRunner(t testing.TB, m *model, s setup) *runner {
 	t.Helper()
-	r := &runner{m: m, s: s, tbl: kernel.For(s.tier, isa.Detect())}
+	r := &runner{m: m, s: s, tbl: kernel.For(s.tier, isa.Detect()), layout: plan.NewLayout(m.g, plan.HomesFor(m.g, max(1, s.homes)))}
 	n := len(m.g.Weights)
-	r.w = Weights{Slots: make([]*Slot, n), Vectors: make([][]float32, n), Decode: make([]func(int, []float32), n)}
+	r.w = Weights{Slots: make([][]*Slot, n), Vectors: make([][]float32, n), Decode: make([]func(int, []float32), n)}
 	for i, w := range m.g.Weights {
 		id := graph.WeightID(i)
 		if m.g.Roles(id)[graph.Vector] {
@@ -354,11 +364,13 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 		}
 		r.w.Decode[i] = func(row int, dst []float32) { quant.Decode(m.types[id], dst, m.row(id, row)) }
 		f := r.tbl.Format(m.types[i], s.f32)
-		var mem []byte
-		if b := PanelsBytes(w, f); b > 0 && !s.noPack {
-			mem = aligned(b)
+		for _, p := range r.layout.Pieces(id, f.PanelRows) {
+			var mem []byte
+			if b := PanelsBytes(PartOf(w, p), f); b > 0 && !s.noPack {
+				mem = aligned(b)
+			}
+			r.w.Slots[i] = append(r.w.Slots[i], NewPart(w, p, f, func(row int) []byte { return m.row(id, row) }, mem))
 		}
-		r.w.Slots[i] = NewSlot(w, f, func(row int) []byte { return m.row(id, row) }, mem)
 	}
 	var layers []kv.Layer
 	for _, c := range m.g.Caches {
@@ -368,21 +380,21 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 		}
 		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
 	}
-	r.cache = kv.New(layers, func(n int) ([]byte, error) { return aligned(n)[:n], nil }, 0)
+	r.cache = kv.New(layers, r.layout.Members, func(_, n int) ([]byte, error) { return aligned(n)[:n], nil }, 0)
 	cpus := make([]int, s.workers)
 	var err error
-	if r.team, err = team.New(cpus, team.Options{}); err != nil {
+	if r.team, err = team.New(cpus, team.Options{Homes: r.layout.N(), Places: r.layout.Places}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.team.Close)
 	return r
 }
 
-func (r *runner) format(w graph.WeightID) *kernel.Format { return r.w.Slots[w].Format }
+func (r *runner) format(w graph.WeightID) *kernel.Format { return r.w.Slots[w][0].Format }
 
 func (r *runner) plan(t testing.TB, rows int) *plan.Plan {
 	t.Helper()
-	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Separate: r.s.alone, Format: r.format})
+	p, err := plan.Build(r.m.g, plan.Machine{Workers: r.s.workers, MaxRows: rows, MaxPicks: rows, Separate: r.s.alone, Format: r.format, Layout: r.layout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +417,7 @@ func (r *runner) run(t testing.TB, seqs [][]int32) [][]float32 {
 				if err := p.Check(); err != nil {
 					t.Fatalf("%+v: %v", r.s, err)
 				}
-				w = newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+				w = newWalker(t, p, r.tbl, r.w, r.cache)
 				walkers[class] = w
 			}
 			b := &Batch{IDs: ids[at : at+n]}
@@ -507,8 +519,11 @@ func TestRandomGraphs(t *testing.T) {
 			base.f32 = f32
 			base.kv = []quant.Type{quant.F32, quant.F16, quant.Q8_0}[rng.IntN(3)]
 			want := newRunner(t, m, base).run(t, seqs)
-			for _, v := range []setup{{workers: 2, ubatch: 7}, {workers: 3, ubatch: 1}, {workers: 2, ubatch: 50}, {workers: 5, ubatch: 512}, {workers: 2, ubatch: 33, noPack: true},
-				{workers: 1, ubatch: 1, alone: true}, {workers: 3, ubatch: 9, alone: true}, {workers: 2, ubatch: 512, alone: true}} {
+			onHomes := []setup{{workers: 2, ubatch: 1, homes: 2}, {workers: 3, ubatch: 14, homes: 2}, {workers: 5, ubatch: 512, homes: 4}, {workers: 6, ubatch: 1, homes: 6},
+				{workers: 7, ubatch: 33, homes: 3, noPack: true}, {workers: 4, ubatch: 5, homes: 2, alone: true}, {workers: 8, ubatch: 20, homes: 8}}
+			rng.Shuffle(len(onHomes), func(i, j int) { onHomes[i], onHomes[j] = onHomes[j], onHomes[i] })
+			for _, v := range append(onHomes[:2], []setup{{workers: 2, ubatch: 7}, {workers: 3, ubatch: 1}, {workers: 2, ubatch: 50}, {workers: 5, ubatch: 512}, {workers: 2, ubatch: 33, noPack: true},
+				{workers: 1, ubatch: 1, alone: true}, {workers: 3, ubatch: 9, alone: true}, {workers: 2, ubatch: 512, alone: true}}...) {
 				v.tier, v.f32, v.kv = base.tier, f32, base.kv
 				if err := sameBits(want, newRunner(t, m, v).run(t, seqs)); err != nil {
 					t.Errorf("graph %d: %+v: %v", i, v, err)
@@ -598,7 +613,7 @@ func runPlan(t testing.TB, m *model, s setup, p *plan.Plan, ids []int32) (out []
 	for i := range ids {
 		b.Pos, b.Seq, b.Pick = append(b.Pos, int32(i)), append(b.Seq, seq), append(b.Pick, int32(i))
 	}
-	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache)
 	if err := w.Run(r.team, b, nil); err != nil {
 		return [][]float32{{float32(math.NaN())}}
 	}
@@ -643,7 +658,7 @@ func TestMixedSequences(t *testing.T) {
 		}
 	}
 	p := r.plan(t, len(batch.IDs))
-	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache)
 	if err := w.Run(r.team, batch, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -666,7 +681,7 @@ func TestPickedRows(t *testing.T) {
 		want := newRunner(t, m, s).run(t, [][]int32{ids})
 		r := newRunner(t, m, s)
 		p := r.plan(t, 64)
-		w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+		w := newWalker(t, p, r.tbl, r.w, r.cache)
 		for _, share := range []int{0, 1, 3, 20} { // of 20
 			b, seq := &Batch{IDs: ids}, r.cache.NewSeq()
 			for i := range ids {
@@ -717,8 +732,8 @@ func TestStoppedWalks(t *testing.T) {
 				stop.Store(true)
 			}
 		}
-		for _, slot := range r.w.Slots {
-			if slot != nil {
+		for _, parts := range r.w.Slots {
+			for _, slot := range parts {
 				row := slot.Row
 				slot.Row = func(r int) []byte { tick(); return row(r) }
 			}
@@ -760,7 +775,7 @@ func TestWalkAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.plan(t, 1)
-	w := newWalker(t, p, r.tbl, r.w, r.cache, aligned(p.Arena))
+	w := newWalker(t, p, r.tbl, r.w, r.cache)
 	b := &Batch{IDs: []int32{1}, Pos: []int32{3}, Seq: []int{seq}, Pick: []int32{0}}
 	run := func() {
 		if err := w.Run(r.team, b, nil); err != nil {

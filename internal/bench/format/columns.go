@@ -53,6 +53,7 @@ var columns = []struct {
 	{"peak_gops", "REAL", func(r *bench.Result) any { return r.PeakGOPs }},
 	{"pct_peak", "REAL", func(r *bench.Result) any { return r.PeakPct }},
 	{"peak_kind", "TEXT", func(r *bench.Result) any { return r.PeakKind }},
+	{"numa", "TEXT", func(r *bench.Result) any { return r.NUMA }},
 	{"ablate", "TEXT", func(r *bench.Result) any { return r.Ablate }},
 	{"worth", "REAL", worthValue(func(w *bench.Ratio) float64 { return w.Median })},
 	{"worth_lo", "REAL", worthValue(func(w *bench.Ratio) float64 { return w.Lo })},
@@ -135,8 +136,11 @@ func (x *Writer) gobench(r *bench.Result) error {
 	test := strings.ReplaceAll(r.Test, " @ ", "@")
 	tokens := r.Prompt + r.Gen*r.Rows
 	ablate := ""
+	if r.NUMA != "" {
+		ablate = "/numa=" + strings.ReplaceAll(r.NUMA, "=", "-")
+	}
 	if r.Ablate != "" {
-		ablate = "/ablate=" + r.Ablate
+		ablate += "/ablate=" + r.Ablate
 	}
 	for _, s := range r.Samples {
 		line := fmt.Sprintf("BenchmarkRun/model=%s/test=%s/threads=%d%s %d %.6g ns/op %.6g tok/s", name, test, r.Threads, ablate, tokens,

@@ -100,7 +100,7 @@ func markdownWorth(r *bench.Result) []string {
 // cells are the columns of the table and those of a result.
 func (x *Writer) cells(r *bench.Result) ([]markdownColumn, []string) {
 	cells := []string{r.ModelType, fmt.Sprintf("%.2f MiB", float64(r.ModelSize)/(1<<20)), fmt.Sprintf("%.2f M", float64(r.ModelParams)/1e6), r.Backends,
-		strconv.Itoa(r.Threads), r.Test, measure.Digits(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", measure.Digits(r.TS.Lo), measure.Digits(r.TS.Hi), 100*r.TS.Level), measure.Digits(r.GBps),
+		strconv.Itoa(r.Threads), r.Placed(), measure.Digits(r.TS.Median), fmt.Sprintf("%s–%s (%.0f%%)", measure.Digits(r.TS.Lo), measure.Digits(r.TS.Hi), 100*r.TS.Level), measure.Digits(r.GBps),
 		Percent(r.ReadPct), measure.Digits(r.GOPs), Percent(r.PeakPct)}
 	if r.ModelSize >= 1<<30 {
 		cells[1] = fmt.Sprintf("%.2f GiB", float64(r.ModelSize)/(1<<30))
