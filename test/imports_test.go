@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"internal/linalg":      {"asm/mat", "internal/isa"},
 	// machine
 	"internal/topo": {"internal/isa"}, "internal/numa": {},
-	"internal/team": {"asm/clone", "asm/pause"},
+	"internal/team": {"asm/clone", "asm/pause"}, "internal/mover": {"asm/clone"},
 	// one table of kernels
 	"internal/kernel": {"asm/attn", "asm/dot", "asm/elem", "asm/half", "internal/isa", "internal/quant"},
 	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
@@ -54,9 +54,9 @@ var mayImport = map[string][]string{
 	"internal/hf":     {"asm/half", "internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/kv":     {"internal/kernel"},
 	"internal/plan":   {"internal/graph", "internal/kernel"},
-	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/team"},
+	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/mover", "internal/plan", "internal/team"},
 	"internal/step":   {"internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/walk"},
-	"internal/engine": {"internal/arch", "internal/entropycode", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
+	"internal/engine": {"internal/arch", "internal/entropycode", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/mover", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
 	"internal/measure":          {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},

@@ -48,11 +48,11 @@ var longMutants = []struct {
 	{"tiles of a walk's rows begin anew after 512", "internal/plan/part.go",
 		"r := Rect{t0 * TileRows, min(t1*TileRows, n),", "r := Rect{t0 % 16 * TileRows, min(t1%16*TileRows, n),", "./internal/walk"},
 	{"the prover takes workers without chunks of one row's keys for idle", "internal/plan/check.go",
-		"return Crew{c.p.Workers, rows, picks, rows * c.p.Workers}", "return Crew{c.p.Workers, rows, picks, rows}", "./internal/walk"},
+		"return Crew{c.p.Workers, rows, picks, rows * c.p.Workers, c.p.Homes}", "return Crew{c.p.Workers, rows, picks, rows, c.p.Homes}", "./internal/walk"},
 	{"the engine counts positions beyond 600 one short", "internal/engine/engine.go",
 		"b.Pos, b.Seq = append(b.Pos, int32(pos+i))", "b.Pos, b.Seq = append(b.Pos, int32(pos+i-(pos+i)/601))", "./test"},
 	{"a sequence that goes back keeps a page too few", "internal/kv/kv.go",
-		"keep := (n + kernel.BlockKeys - 1) / kernel.BlockKeys", "keep := n / 512 * 8", "./test"},
+		"keep, members := (n+kernel.BlockKeys-1)/kernel.BlockKeys, c.members()", "keep, members := n/512*8, c.members()", "./test"},
 }
 
 // partMutants are engines whose part function (plan/part.go), or what the walk makes of it, has one mistake each. The tests of package walk must
@@ -64,9 +64,13 @@ var partMutants = []struct{ what, file, old, new string }{
 	{"the last row of a head's last tile is nobody's", "internal/plan/part.go", "min(t1*TileRows, n), h * t.unit", "min(t1*TileRows, n-1), h * t.unit"},
 	{"whole heads are one too many", "internal/plan/part.go", "heads = (hi - lo) / tiles", "heads = (hi-lo)/tiles + 1"},
 	{"chunks of keys are one too few", "internal/plan/part.go", "Rect{0, 1, lo, hi}", "Rect{0, 1, lo, hi - min(1, lo)}"},
-	{"who reads everything is taken to read its own part", "internal/plan/part.go", "if t.all {", "if t.all && t.cut.By == Split {"},
-	{"the short panel at the end of a part is not claimed", "internal/walk/claim.go", "r.C0/pr, (r.C1+pr-1)/pr", "r.C0/pr, r.C1/pr"},
-	{"who helps computes its own part once more", "internal/walk/claim.go", "it, it.Out[0], of, x.crew())", "it, it.Out[0], w, x.crew())"},
+	{"who reads everything is taken to read its own part", "internal/plan/part.go", "case t.all:", "case t.all && t.cut.By == Split:"},
+	{"the short panel at the end of a part is not claimed", "internal/walk/claim.go", "(r.C1-base+pr-1)/pr", "(r.C1-base)/pr"},
+	{"who helps computes its own part once more", "internal/walk/claim.go", "it, it.Out[0], of, x.crew(wk.member))", "it, it.Out[0], w, x.crew(wk.member))"},
+	{"workers of two places are taken for those of one home", "internal/plan/spread.go", "case a != b:\n\t\treturn h.top(Member)", "case a != b:\n\t\treturn h.top(Home)"},
+	{"workers of two members are taken for those of one", "internal/plan/spread.go", "case a/h.Places != b/h.Places:\n\t\treturn All", "case a/h.Places != b/h.Places:\n\t\treturn h.top(Member)"},
+	{"the last places of a member have a chunk too few", "internal/plan/part.go", "+ min(place, chunks%h.Places)", "+ min(place, 0*chunks)"},
+	{"places compute each other's chunks", "internal/plan/part.go", "u%n*h.Places + place", "u%n*h.Places + 0*place"},
 }
 
 // TestPartMutants shows that a mistake in the part function is found.

@@ -59,6 +59,20 @@ func (c *Chat) useThink(given bool) {
 	c.s.Reasoning, c.s.Render.Vars = c.Settings.Reasoning(c.App, c.Model, c.Template, given)
 }
 
+// waiting has the engine pack weights until stop is called: nobody needs the workers while the user writes. What cannot be read shows in the next answer.
+func (c *Chat) waiting(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Engine.Pack(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // options are those of the next answer. Each turn has a random sequence of its own.
 func (c *Chat) options() generate.Options {
 	o := c.Settings

@@ -25,7 +25,9 @@ func (c *Chat) lines(ctx context.Context, in *os.File) error {
 	dec := json.NewDecoder(&bounded{r: cli.Reader(ctx, in)})
 	for {
 		var raw json.RawMessage
+		stop := c.waiting(ctx)
 		err := dec.Decode(&raw)
+		stop()
 		switch {
 		case errors.Is(err, io.EOF):
 			if c.turn == 0 && len(c.s.Messages) == 0 {

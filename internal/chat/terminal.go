@@ -30,7 +30,9 @@ func (c *Chat) terminal(ctx context.Context) error {
 		}
 	}
 	for ctx.Err() == nil {
+		stop := c.waiting(ctx)
 		text, err := c.message(ctx, ed)
+		stop()
 		if err == nil {
 			err = c.said(ctx, text)
 		}

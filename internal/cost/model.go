@@ -258,7 +258,7 @@ func (m *Model) cache(t quant.Type, heads int) (*kv.Cache, error) {
 		}
 		layers = append(layers, kv.Layer{Heads: n, Format: f})
 	}
-	return kv.New(layers, 1, nil, 0), nil
+	return kv.New(layers, 1, 1, nil, 0), nil
 }
 
 // Heads is the number of query and of KV heads of the first layer with attention.

@@ -63,7 +63,7 @@ var ErrNoRoom = errors.New("no room for a second copy of the weights")
 func (e *Engine) Variant(without Ablation) (*Engine, error) {
 	v := &Engine{Graph: e.Graph, Tier: e.Tier, Machine: e.Machine, model: e.model, opt: e.opt, tbl: e.tbl, weights: e.weights, cache: e.cache,
 		teams: e.teams, granted: e.granted, of: e, walkers: map[form]*walk.Walker{}, mem: e.mem,
-		keep: e.keep, picks: e.picks, homes: e.homes, layout: e.layout, place: e.place,
+		keep: e.keep, picks: e.picks, homes: e.homes, layout: e.layout, place: e.place, slow: e.slow,
 		panelFile: e.panelFile, mapped: e.mapped}
 	v.opt.Without |= without
 	if without&Prefetch != 0 {

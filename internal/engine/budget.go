@@ -28,6 +28,8 @@ type memory struct {
 	why    string
 	tight  bool // the file and its panels have no room beside each other
 
+	slow int64 // of the cache that is to lie on slower nodes
+
 	// With Options.MemLimit: what of it is set aside for buffers of walks.
 	buffers int64
 }
@@ -59,7 +61,7 @@ const (
 func (e *Engine) account(matrix []bool) error {
 	e.mem = memory{file: e.model.SizeBytes()}
 	e.picks = e.opt.UBatch
-	size := make([][]int64, len(matrix)) // by home
+	size, panel := make([][]int64, len(matrix)), 0 // by home
 	for i, w := range e.Graph.Weights {
 		if !matrix[i] {
 			continue
@@ -68,6 +70,7 @@ func (e *Engine) account(matrix []bool) error {
 			e.mem.mapped += x.Bytes()
 		} else {
 			f := e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
+			panel = max(panel, f.PanelBytes(w.Cols))
 			for _, p := range e.pieces(graph.WeightID(i)) {
 				n := int64(walk.PanelsRoom(walk.PartOf(w, p), f))
 				size[i] = append(size[i], n)
@@ -88,8 +91,12 @@ func (e *Engine) account(matrix []bool) error {
 	}
 	shelves, lack := e.shelves(), make([]int64, e.layout.N()) // lack: bytes that the nodes of a home have no room for
 	room, all, kept := e.mem.limit-e.mem.cache, 0, 0
-	for i, parts := range size {
-		n := int64(0)
+	order, err := e.decodeWeights(matrix)
+	if err != nil {
+		return err
+	}
+	for _, i := range order {
+		parts, n := size[i], int64(0)
 		for _, part := range parts {
 			n += part
 		}
@@ -120,6 +127,7 @@ func (e *Engine) account(matrix []bool) error {
 			e.warn("--numa: %s has no room for %s of panels: these stay in the file's form", nodeList(e.homes[h].nodes), mib(n))
 		}
 	}
+	e.planMovers(int64(walk.LaneBytes(walk.ScratchBytes(panel))))
 	if left, _, ok := e.Machine.Budget(); ok {
 		e.mem.tight = e.mem.kept+e.mem.cache+e.mem.file > left
 	}
@@ -279,7 +287,7 @@ func (e *Engine) fromUlimits(matrix []bool, must int64) error {
 	}
 	left := slices.MinFunc(limits, func(a, b topo.Ulimit) int { return cmp.Compare(a.Left, b.Left) }).Left
 	// The cache takes slabs, and huge pages are aligned by mapping one more of them.
-	others := int64(e.layout.Members)*kv.SlabBytes + goBytes + 8*numa.HugePage
+	others := int64(e.layout.N())*kv.SlabBytes + goBytes + 8*numa.HugePage
 	arena, err := e.buffers(matrix, e.opt.UBatch, func(arena int64) bool { return arena > min(left/4, left-others-must) })
 	if err != nil {
 		return err
@@ -444,7 +452,7 @@ func (e *Engine) layers() ([]kv.Layer, error) {
 // positionBytes is what one position of a sequence takes.
 func (e *Engine) positionBytes() (int64, error) {
 	layers, err := e.layers()
-	return kv.New(layers, 1, nil, 0).BytesPerPosition(), err
+	return kv.New(layers, 1, 1, nil, 0).BytesPerPosition(), err
 }
 
 // cacheRoom is what the cache may take: what panels leave; 0: nothing bounds it.
@@ -466,12 +474,14 @@ func (e *Engine) makeCache() error {
 		return err
 	}
 	limit := e.cacheRoom()
-	e.cache = kv.New(layers, e.layout.Members, func(member, n int) ([]byte, error) {
-		r, err := e.take("KV cache", n, e.near(member, n))
+	there := int64(0)
+	e.cache = kv.New(layers, e.layout.Members, e.layout.Places, func(home, n int) ([]byte, error) {
+		r, err := e.take("KV cache", n, e.nearCache(home, n, there))
+		there += int64(n)
 		if err != nil {
 			return nil, err
 		}
-		e.regions = append(e.regions, held{r, "KV cache", e.nodesOf(member)})
+		e.regions = append(e.regions, held{r, "KV cache", e.nodesOf(home, home+1)})
 		return r.Bytes()[:n], nil
 	}, limit)
 	if n := e.cache.BytesPerPosition(); limit > 0 && n > 0 {

@@ -20,6 +20,7 @@ import (
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/kv"
+	"ck/internal/mover"
 	"ck/internal/numa"
 	"ck/internal/panelfile"
 	"ck/internal/plan"
@@ -48,6 +49,7 @@ type Options struct {
 	MemLimit     int64  // bytes that panels, cache and buffers of walks may take; 0: what the machine has. The mapped file does not count.
 	Context      int    // positions that the cache must have room for; 0: what is left
 	Without      Ablation
+	Movers       int  // threads of each home that pack weights beside the workers; 0: on the CPUs that these leave, below zero: none
 	Prove        bool // plans are proven for all numbers of rows when they are made, not only for the largest
 
 	// Judge predicts the time of a walk in seconds, for what NUMA leaves open (cost.Judge); nil: one home does all.
@@ -82,8 +84,13 @@ type Engine struct {
 	arenas    []*numa.Region // by member; one more for all of them where there are several
 	regions   []held
 	place     numa.Mode // of memory: with nodes for each policy but FirstTouch
-	homes     []home    // those that have parts of weights; none: one home has all
-	linked    []home    // of Options.AsNodes, for Options.Link
+	moverCPUs [][]int   // by home, of movers that are to be started; -1: any
+	movers    []*mover.Thread
+	lanes     []*walk.Lane // by worker
+	moves     Moves
+	slow      []int  // nodes without cores that were named: they take what those of place have no room for
+	homes     []home // those that have parts of weights; none: one home has all
+	linked    []home // of Options.AsNodes, for Options.Link
 	layout    *plan.Layout
 	panelFile *panelfile.File // nil: none is used
 	mem       memory
@@ -373,7 +380,7 @@ func (e *Engine) walker(f form) (*walk.Walker, error) {
 		e.freeArenas()
 		clear(e.walkers)
 		for m := range n {
-			r, err := e.take("buffers of a walk", p.Arena+64, e.near(m, p.Arena))
+			r, err := e.take("buffers of a walk", p.Arena+64, e.near(m*e.layout.Places, p.Arena))
 			if err != nil {
 				return nil, err
 			}
@@ -611,7 +618,11 @@ func (e *Engine) Walk(ctx context.Context, b *walk.Batch) (*walk.Walker, error) 
 	if err != nil {
 		return nil, err
 	}
-	switch err := w.Run(t, b, e.watch(ctx)); {
+	e.startMovers()
+	w.Lanes = e.lanes
+	err = w.Run(t, b, e.watch(ctx))
+	e.noteMoves(w, f.class)
+	switch {
 	case errors.Is(err, walk.ErrStopped):
 		return nil, ctx.Err()
 	case err != nil:
@@ -679,6 +690,9 @@ func (e *Engine) fault(err error) error {
 // Close ends the workers and gives memory back. The model is the caller's; a variant's workers are those of its engine.
 func (e *Engine) Close() {
 	e.unwatch()
+	if e.of == nil {
+		e.endMovers()
+	}
 	if e.of == nil {
 		for _, t := range e.teams {
 			t.Close()

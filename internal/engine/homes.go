@@ -57,7 +57,7 @@ func (e *Engine) prefersHomes(m topo.Machine, homes []home) bool {
 	if err != nil {
 		return false // said later
 	}
-	load := plan.Load{Rows: 1, Picks: 1, Keys: 512, CacheReads: 1, CacheBytes: kv.New(layers, 1, nil, 0).LayerBytes()}
+	load := plan.Load{Rows: 1, Picks: 1, Keys: 512, CacheReads: 1, CacheBytes: kv.New(layers, 1, 1, nil, 0).LayerBytes()}
 	seconds := func(h plan.Homes, workers int) float64 {
 		p, err := plan.Build(e.Graph, plan.Machine{Workers: workers, MaxRows: 1, MaxPicks: 1, Format: e.tableFormat(matrix), Layout: plan.NewLayout(e.Graph, h)})
 		if err != nil {
@@ -198,44 +198,76 @@ func (e *Engine) cpusFor(n int) []int {
 	return cpus
 }
 
-// A shelf is the panels of a home on one of its nodes.
+// A shelf is the panels of a home on some of its nodes.
 type shelf struct {
-	home int
-	node int   // -1: no one in particular
-	room int64 // that is left there; below zero: nothing tells
-	size int64 // of what is to be there
-	mem  []byte
+	home  int
+	nodes []int // none: no one in particular
+	room  int64 // that is left there; below zero: nothing tells
+	size  int64 // of what is to be there
+	mem   []byte
 }
 
 // options is how memory of the shelf is taken.
 func (e *Engine) options(s *shelf) numa.Options {
 	opt := e.pages()
-	if s.node >= 0 {
-		opt.Policy, opt.Nodes = numa.Bind, []int{s.node}
+	if len(s.nodes) > 0 {
+		opt.Policy, opt.Nodes = numa.Bind, s.nodes
 	}
 	return opt
 }
 
+// roomOf is how many bytes can be bound to nodes; below zero: nothing tells.
+func roomOf(nodes []int) (room int64) {
+	for _, node := range nodes {
+		n := topo.NodeRoom(node)
+		if n < 0 {
+			return n
+		}
+		room += n
+	}
+	return room
+}
+
 // shelves are the places for panels, by home.
 func (e *Engine) shelves() [][]*shelf {
+	if len(e.slow) > 0 {
+		return [][]*shelf{e.overflow()}
+	}
 	all := make([][]*shelf, e.layout.N())
 	for h := range all {
 		if len(e.homes) == 0 || len(e.homes[h].nodes) == 0 {
-			all[h] = []*shelf{{home: h, node: -1, room: -1}}
+			all[h] = []*shelf{{home: h, room: -1}}
 			continue
 		}
 		for _, node := range e.homes[h].nodes {
-			all[h] = append(all[h], &shelf{home: h, node: node, room: topo.NodeRoom(node)})
+			all[h] = append(all[h], &shelf{home: h, nodes: []int{node}, room: topo.NodeRoom(node)})
 		}
-		if last := all[h][len(all[h])-1]; h%e.layout.Places == 0 && last.room >= 0 { // the cache is there too
-			cache := e.mem.cache / int64(e.layout.Members)
+		if last := all[h][len(all[h])-1]; last.room >= 0 { // the cache is there too
+			cache := e.mem.cache / int64(len(all))
 			if last.room < cache {
-				e.warn("--numa: %s has room for %s of the KV cache's %s: the others lie elsewhere", nodeList([]int{last.node}), mib(last.room), mib(cache))
+				e.warn("--numa: %s has room for %s of the KV cache's %s: the others lie elsewhere", nodeList(last.nodes), mib(last.room), mib(cache))
 			}
 			last.room = max(0, last.room-cache)
 		}
 	}
 	return all
+}
+
+// overflow are the shelves of a machine part with slower memory beside its own: of what the nodes with cores have no room for, the oldest keys and values go
+// there first, then the panels that generation reads last.
+func (e *Engine) overflow() []*shelf {
+	fast, slow := roomOf(e.place.Nodes), roomOf(e.slow)
+	if fast < 0 {
+		return []*shelf{{nodes: e.place.Nodes, room: -1}}
+	}
+	over := max(0, e.mem.panels+e.mem.cache-fast)
+	e.mem.slow = min(e.mem.cache, over)
+	if panels := over - e.mem.slow; over > 0 {
+		e.note("%s has no room for %s of the KV cache and %s of panels: these go to %s", nodeList(e.place.Nodes), mib(e.mem.slow), mib(panels), nodeList(e.slow))
+	} else {
+		e.note("%s has room for all: nothing is taken of %s", nodeList(e.place.Nodes), nodeList(e.slow))
+	}
+	return []*shelf{{nodes: e.place.Nodes, room: max(0, fast-(e.mem.cache-e.mem.slow))}, {nodes: e.slow, room: slow}}
 }
 
 // put finds the shelf of a home that has room for n bytes; nil: none has.
@@ -255,11 +287,11 @@ func (e *Engine) pieces(id graph.WeightID) []plan.Piece {
 	return e.layout.Pieces(id, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act).PanelRows)
 }
 
-// near is how n bytes of a member are taken that are not panels: on its nearest node. What has no room there lies where there is some: bound, it would end
-// the process.
-func (e *Engine) near(member, n int) numa.Options {
+// near is how n bytes of a home are taken that are not panels: on its nearest node, where there is one. What has no room there lies where there is some:
+// bound, it would end the process.
+func (e *Engine) near(home, n int) numa.Options {
 	opt := e.pages()
-	if node, ok := e.nearest(member); ok {
+	if node, ok := e.nearest(home); ok {
 		opt.Policy, opt.Nodes = numa.Bind, []int{node}
 		if room := topo.NodeRoom(node); room >= 0 && int64(n) > room {
 			opt.Policy = numa.Prefer
@@ -268,22 +300,34 @@ func (e *Engine) near(member, n int) numa.Options {
 	return opt
 }
 
-// nearest is the last node of a member's first home, which has CPUs.
-func (e *Engine) nearest(member int) (node int, ok bool) {
-	if len(e.homes) == 0 {
+// nearCache is near for keys and values, of which some are there. Where slower memory was named the oldest may lie there.
+func (e *Engine) nearCache(home, n int, there int64) numa.Options {
+	if len(e.slow) == 0 {
+		return e.near(home, n)
+	}
+	opt := e.pages()
+	if room := roomOf(e.place.Nodes); there < e.mem.slow || room >= 0 && int64(n) > room {
+		opt.Nodes = e.slow
+		if room := roomOf(e.slow); room >= 0 && int64(n) > room {
+			opt.Policy, opt.Nodes = numa.Prefer, e.slow[:1]
+		}
+	}
+	return opt
+}
+
+// nearest is the last node of a home, which has CPUs.
+func (e *Engine) nearest(home int) (node int, ok bool) {
+	if len(e.homes) == 0 || len(e.homes[home].nodes) == 0 {
 		return 0, false
 	}
-	nodes := e.homes[member*e.layout.Places].nodes
-	if len(nodes) == 0 {
-		return 0, false
-	}
+	nodes := e.homes[home].nodes
 	return nodes[len(nodes)-1], true
 }
 
-// nodesOf are the memory nodes of a member; none where one home has all.
-func (e *Engine) nodesOf(member int) (nodes []int) {
+// nodesOf are the memory nodes of homes [from, to); none where one home has all.
+func (e *Engine) nodesOf(from, to int) (nodes []int) {
 	if len(e.homes) > 0 {
-		for _, h := range e.homes[member*e.layout.Places : (member+1)*e.layout.Places] {
+		for _, h := range e.homes[from:to] {
 			nodes = append(nodes, h.nodes...)
 		}
 	}

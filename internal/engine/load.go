@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -158,26 +159,40 @@ func (e *Engine) MemLimit() int64    { return e.opt.MemLimit }
 // Packing reports whether panels that have room are still to be packed, or mapped ones to be compared: walks are
 // slower until then.
 func (e *Engine) Packing() bool {
-	return slices.ContainsFunc(e.weights.Slots, func(parts []*walk.Slot) bool { return slices.ContainsFunc(parts, (*walk.Slot).Packing) })
+	e.settle()
+	return e.anySlot((*walk.Slot).Packing)
+}
+
+func (e *Engine) anySlot(f func(*walk.Slot) bool) bool {
+	return slices.ContainsFunc(e.weights.Slots, func(parts []*walk.Slot) bool { return slices.ContainsFunc(parts, f) })
 }
 
 // Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit
-// beside their work: for who wants to wait once, such as a warm-up. Each worker packs, and so touches first, an
-// even part of what its home has of each matrix. Between panels it looks whether ctx has ended.
+// beside their work, in the order in which generation reads them: for who waits anyway, such as a warm-up or a chat. Each worker packs, and so
+// touches first, an even part of what its home has of each matrix. Between panels it looks whether ctx has ended.
 func (e *Engine) Pack(ctx context.Context) error {
 	t, err := e.team(e.Threads(plan.One))
 	if err != nil || !e.Packing() {
 		return err
 	}
+	began, before := time.Now(), e.PackedBytes()
+	order := make([][]*walk.Slot, e.layout.N())
+	for h := range order {
+		order[h] = e.decodeOrder(h)
+	}
 	stop := e.watch(ctx)
 	err = t.Run(func(w int) {
 		home, lo, hi := e.layout.Of(w, t.Size())
-		for _, parts := range e.weights.Slots {
-			if parts != nil {
-				parts[home].Pack(w-lo, hi-lo, stop)
-			}
+		for _, s := range order[home] {
+			s.Pack(w-lo, hi-lo, stop)
 		}
 	})
+	for err == nil && ctx.Err() == nil && e.anySlot((*walk.Slot).Moving) { // what movers have begun they end
+		time.Sleep(100 * time.Microsecond)
+		e.settle()
+	}
+	e.moves.Waiting += e.PackedBytes() - before
+	e.moves.WaitTook += time.Since(began)
 	if err == nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -62,7 +62,7 @@ func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 		}
 		e.Notes = append(e.Notes, notes...)
 		if e.prefersHomes(m, homes) {
-			e.tryPlace(e.options(&shelf{node: homes[0].nodes[0]}))
+			e.tryPlace(e.options(&shelf{nodes: homes[0].nodes[:1]}))
 			return m, homes, nil
 		}
 		most := homes[0] // one home does all
@@ -79,8 +79,18 @@ func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 		if m, err = s.Bound(mode.Nodes); err != nil {
 			return m, nil, &NodeError{err}
 		}
+		homes, _ := homesOf(&s)
+		all := mode.Nodes
+		mode.Nodes = slices.DeleteFunc(slices.Clone(all), func(id int) bool {
+			return !slices.ContainsFunc(homes, func(h home) bool { return slices.Contains(h.nodes, id) })
+		})
+		for _, id := range all {
+			if !slices.Contains(mode.Nodes, id) {
+				e.slow = append(e.slow, id)
+			}
+		}
 		e.setPlace(mode)
-		e.note("memory of %s alone, and the cores that work there", nodeList(mode.Nodes))
+		e.note("memory of %s alone, and the cores that work there", nodeList(all))
 		return m, nil, nil
 	}
 	homes, notes := homesOf(&s)
@@ -90,7 +100,7 @@ func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 			return m, nil, nil
 		}
 		e.Notes = append(e.Notes, notes...)
-		e.tryPlace(e.options(&shelf{node: homes[0].nodes[0]}))
+		e.tryPlace(e.options(&shelf{nodes: homes[0].nodes[:1]}))
 		return m, homes, nil
 	}
 	for _, h := range homes {
@@ -174,7 +184,7 @@ func (e *Engine) Placement() []Placed {
 	for m, r := range e.arenas {
 		var at []int
 		if m < e.layout.Members {
-			at = e.nodesOf(m)
+			at = e.nodesOf(m*e.layout.Places, (m+1)*e.layout.Places)
 		}
 		add("buffers", r, at)
 	}

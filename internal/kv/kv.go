@@ -1,7 +1,7 @@
 // Package kv keeps what attention remembers: keys and values of every position, in pages that grow with use.
 //
 // A page holds one block of 64 positions, aligned to absolute position, of the KV heads of one layer that a member has: for each head the block of
-// keys, then the block of values, in the layout of the cache's format (kernel.KVFormat). Pages lie outside the Go heap, those of a member
+// keys, then the block of values, in the layout of the cache's format (kernel.KVFormat). Pages lie outside the Go heap, those of a home
 // in slabs of its own; memory is resident only where it was written.
 package kv
 
@@ -24,22 +24,23 @@ type Layer struct {
 // pageBytes is the size of one page of the layer.
 func (l Layer) pageBytes() int { return l.Heads * (l.Format.KBytes() + l.Format.VBytes()) }
 
-// Alloc gives n bytes of zeroed memory outside the Go heap, near a member, aligned to 64 bytes.
-type Alloc func(member, n int) ([]byte, error)
+// Alloc gives n bytes of zeroed memory outside the Go heap, near a home, aligned to 64 bytes.
+type Alloc func(home, n int) ([]byte, error)
 
 // Cache holds the pages of all sequences.
 type Cache struct {
 	layers []Layer
+	places int // of a member
 	alloc  Alloc
-	slabs  [][]byte // by member: what is left of the newest one
+	slabs  [][]byte // by home, those of a member together: what is left of the newest one
 	free   map[kind][][]byte
 	seqs   []*Sequence
 	limit  int64 // bytes of pages at most; 0: no limit
 	used   int64 // bytes of pages in use
 }
 
-// kind is what pages are alike in: the member, and bytes.
-type kind struct{ member, n int }
+// kind is what pages are alike in: the home, and bytes.
+type kind struct{ home, n int }
 
 // Sequence is one text: for each layer and head the addresses of its blocks.
 type Sequence struct {
@@ -57,9 +58,18 @@ func (e *ErrFull) Error() string {
 		float64(e.NeedBytes)/(1<<20), float64(e.LimitBytes)/(1<<20))
 }
 
-// New makes an empty cache of which so many members have equal shares of the heads; limit bounds the bytes of its pages (0: no limit).
-func New(layers []Layer, members int, alloc Alloc, limit int64) *Cache {
-	return &Cache{layers: layers, alloc: alloc, limit: limit, free: map[kind][][]byte{}, slabs: make([][]byte, members)}
+// New makes an empty cache of which so many members have equal shares of the heads, and their places chunks of positions in turn; limit bounds the bytes of
+// its pages (0: no limit).
+func New(layers []Layer, members, places int, alloc Alloc, limit int64) *Cache {
+	return &Cache{layers: layers, places: places, alloc: alloc, limit: limit, free: map[kind][][]byte{}, slabs: make([][]byte, members*places)}
+}
+
+// members is the number of members.
+func (c *Cache) members() int { return len(c.slabs) / c.places }
+
+// home is where a block of a member lies.
+func (c *Cache) home(member, block int) int {
+	return member*c.places + block*kernel.BlockKeys/kernel.ChunkKeys%c.places
 }
 
 // NewSeq starts a sequence and returns its number.
@@ -91,11 +101,11 @@ func (c *Cache) Expect(seq, n int) { c.seqs[seq].reach = n }
 func (c *Cache) Reserve(seq, n int) error {
 	s := c.seqs[seq]
 	for i, l := range c.layers {
-		members := len(c.slabs)
+		members := c.members()
 		heads := l.Heads / members
 		for len(s.pages[i])/members*kernel.BlockKeys < n || len(s.pages[i])%members != 0 { // a block may be there for some members
 			member := len(s.pages[i]) % members
-			p, err := c.page(member, l.pageBytes()/members)
+			p, err := c.page(c.home(member, len(s.pages[i])/members), l.pageBytes()/members)
 			if err != nil {
 				return err
 			}
@@ -113,18 +123,18 @@ func (c *Cache) Reserve(seq, n int) error {
 }
 
 // page takes a page of n bytes from those given back, or from a slab.
-func (c *Cache) page(member, n int) ([]byte, error) {
+func (c *Cache) page(home, n int) ([]byte, error) {
 	if c.limit > 0 && c.used+int64(n) > c.limit {
 		return nil, &ErrFull{c.limit, c.used + int64(n)}
 	}
 	c.used += int64(n)
-	if f := c.free[kind{member, n}]; len(f) > 0 {
-		c.free[kind{member, n}] = f[:len(f)-1]
+	if f := c.free[kind{home, n}]; len(f) > 0 {
+		c.free[kind{home, n}] = f[:len(f)-1]
 		return f[len(f)-1], nil
 	}
-	slab := &c.slabs[member]
+	slab := &c.slabs[home]
 	if len(*slab) < n {
-		b, err := c.alloc(member, max(n, SlabBytes))
+		b, err := c.alloc(home, max(n, SlabBytes))
 		if err != nil {
 			c.used -= int64(n)
 			return nil, err
@@ -140,13 +150,14 @@ func (c *Cache) page(member, n int) ([]byte, error) {
 func (c *Cache) Truncate(seq, n int) {
 	s := c.seqs[seq]
 	n = min(max(n, 0), s.len)
-	keep, members := (n+kernel.BlockKeys-1)/kernel.BlockKeys, len(c.slabs)
+	keep, members := (n+kernel.BlockKeys-1)/kernel.BlockKeys, c.members()
 	for i, l := range c.layers {
 		for len(s.pages[i]) > keep*members {
 			last := len(s.pages[i]) - 1
 			p := s.pages[i][last]
 			s.pages[i] = s.pages[i][:last]
-			c.free[kind{last % members, len(p)}] = append(c.free[kind{last % members, len(p)}], p)
+			like := kind{c.home(last%members, last/members), len(p)}
+			c.free[like] = append(c.free[like], p)
 			c.used -= int64(len(p))
 		}
 		for h := range l.Heads {

@@ -54,6 +54,9 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 		files += ", panels " + MiB(n)
 	}
 	line("beside", "%s mapped, Go heap %s; resident in all %s", files, MiB(int64(mem.HeapSys)), MiB(residentBytes()))
+	if m := moved(e.Moves()); m != "" {
+		line("packed", "%s", m)
+	}
 	if f, err := os.Open("/proc/self/numa_maps"); err == nil {
 		line("nodes", "%s", nodePages(f))
 		f.Close()
@@ -63,6 +66,34 @@ func PrintStat(w io.Writer, e *engine.Engine, res generate.Result, load time.Dur
 			line("", "%s", placed(p))
 		}
 	}
+}
+
+// moved says how panels came to their place; "" where they were there.
+func moved(m engine.Moves) string {
+	var by []string
+	add := func(n int64, took time.Duration, who string) {
+		if n > 0 {
+			rate := ""
+			if took > 0 {
+				rate = fmt.Sprintf(" at %.3g GB/s", float64(n)/took.Seconds()/1e9)
+			}
+			by = append(by, MiB(n)+" by "+who+rate)
+		}
+	}
+	add(m.Kept, m.Took, "workers beside their work")
+	threads := "a thread beside them"
+	if m.Movers > 1 {
+		threads = fmt.Sprintf("%d threads beside them", m.Movers)
+	}
+	add(m.Copied+m.Filled, m.Busy, threads)
+	add(m.Waiting, m.WaitTook, "all while nothing else was to do")
+	if m.Decode.Unplaced > 0 {
+		by = append(by, fmt.Sprintf("decode found %d panels in the file's form", m.Decode.Unplaced))
+	}
+	if all := m.Decode.Near + m.Decode.Far; m.Decode.Far > 0 || m.Homes > 1 {
+		by = append(by, fmt.Sprintf("decode read %.4g %% of the weights at the reader's home", 100*float64(m.Decode.Near)/float64(max(1, all))))
+	}
+	return strings.Join(by, "; ")
 }
 
 // Experts says how evenly experts were used: in how many layers, how many of them anybody chose, and what share of a layer's choices its busiest

@@ -9,7 +9,7 @@ const (
 	Rows  Axis = iota // a unit is a row
 	Cols              // all rows of some columns; a unit is Operand.Unit columns
 	Tiles             // attention: a unit is (KV head, tile of TileRows rows), heads first
-	Split             // attention: a unit is (KV head, chunk of keys of a row), heads first
+	Split             // attention: a unit is (KV head, chunk of keys of a row), see Crew.Chunk
 )
 
 func (a Axis) String() string { return [...]string{"rows", "cols", "tiles", "chunks"}[a] }
@@ -117,9 +117,47 @@ func (t *touch) whole(c *Crew) Rect {
 	return Rect{0, c.rows(t.bufSpace), 0, t.width}
 }
 
+// deal is the units that a home takes.
+func (t *touch) deal(home int, c *Crew) (lo, hi int) {
+	h, units := c.Homes, t.units(c)
+	if t.cut.By != Split || h.Places == 1 || units == 0 {
+		return h.deal(units, home, t.cut.Over)
+	}
+	lo, hi = 0, units
+	if t.cut.Over == Dealt {
+		lo, hi = Deal(units, home/h.Places, h.Members)
+	}
+	heads, place := (hi-lo)/c.Chunks, home%h.Places
+	return lo + heads*h.before(place, c.Chunks), lo + heads*h.before(place+1, c.Chunks)
+}
+
+// before is how many of so many chunks the places in front of one have. Places take chunks in turn, so that keys stay where they are as a text grows.
+func (h Homes) before(place, chunks int) int {
+	return place*(chunks/h.Places) + min(place, chunks%h.Places)
+}
+
+// Chunk is the KV head and the chunk of unit u of an item that is cut into those (Split).
+func (c *Crew) Chunk(cut Cut, u int) (head, chunk int) {
+	h, heads := c.Homes, cut.N
+	if h.Places == 1 {
+		return u / c.Chunks, u % c.Chunks
+	}
+	if cut.Over == Dealt {
+		heads /= h.Members
+	}
+	head = u / (heads * c.Chunks) * heads
+	for u, place := u%(heads*c.Chunks), 0; ; place++ {
+		n := h.before(place+1, c.Chunks) - h.before(place, c.Chunks)
+		if u < heads*n {
+			return head + u/n, u%n*h.Places + place
+		}
+		u -= heads * n
+	}
+}
+
 func (t *touch) part(dst []Rect, w int, c *Crew) []Rect {
 	home, w0, w1 := c.Homes.Of(w, c.Workers)
-	lo, hi := c.Homes.deal(t.units(c), home, t.cut.Over)
+	lo, hi := t.deal(home, c)
 	a, b := Deal(hi-lo, w-w0, w1-w0)
 	return t.rects(dst, home, lo+a, lo+b, c)
 }
@@ -171,7 +209,7 @@ func (t *touch) rects(dst []Rect, home, lo, hi int, c *Crew) []Rect {
 func (t *touch) touched(dst []Rect, w int, c *Crew, other Cut) []Rect {
 	if t.cut.Shared {
 		home, _, _ := c.Homes.Of(w, c.Workers)
-		lo, hi := c.Homes.deal(t.units(c), home, t.cut.Over)
+		lo, hi := t.deal(home, c)
 		return t.rects(dst, home, lo, hi, c)
 	}
 	n := len(dst)

@@ -179,7 +179,7 @@ func (a Attend) Realise(b *plan.Builder, i int) (int, error) {
 		b.Finish(it, s.Out[0], group*c.Dv)
 		return 0, nil
 	}
-	if !many && !b.Even(c.KVHeads, over) {
+	if !many && (b.Plan.Homes.Places > 1 || !b.Even(c.KVHeads, over)) { // places have chunks of their own
 		parts := b.Buffer(plan.Buffer{Name: "parts", Width: c.KVHeads, Parts: group, PartsOf: a.Cache})
 		it := b.Item(i, chunks)
 		it.Cut, it.In, it.Out = plan.Cut{By: plan.Split, N: c.KVHeads, Over: over}, []plan.Operand{q.Share(over), cache.Share(over)}, []plan.Operand{parts.Cols(1)}
@@ -329,9 +329,10 @@ func runKeep(w *walk.Worker, it *plan.Item, p plan.Rect) {
 // runChunks computes units of (KV head, chunk number of all rows).
 func runChunks(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	layer := it.Op.(Attend).Cache
-	f, c, total := w.Cache().Layer(layer).Format, w.Graph().Caches[layer], w.Chunks(w.Rows(it.Space))
+	f, c := w.Cache().Layer(layer).Format, w.Graph().Caches[layer]
+	crew := w.Crew()
 	for u := p.C0; u < p.C1 && !w.Stopped(); u++ {
-		h, n := u/total, u%total
+		h, n := crew.Chunk(it.Cut, u)
 		r := 0
 		for w.Chunks(r+1) <= n {
 			r++

@@ -86,10 +86,31 @@ type reader struct {
 	sum     byte          // of what was read to map or to fetch them
 	rows    unpacked      // rows of a slot whose rows lie compressed
 	stop    *atomic.Bool  // nobody wants the rest any more
+	lane    *Lane         // nil: new memory is taken on credit alone
+	moves   Moves
+}
+
+// Moves is what reading found and did while panels were not all in their place.
+type Moves struct {
+	Unplaced int           // panels that were packed for one use
+	Kept     int64         // bytes of panels that workers packed to stay
+	Took     time.Duration // CPU time of that
+	Near     int64         // bytes of panels that were read at the reader's home
+	Far      int64         // others
+}
+
+// Add adds what another worker, or walk, found and did.
+func (m *Moves) Add(o Moves) {
+	m.Unplaced, m.Kept, m.Took, m.Near, m.Far = m.Unplaced+o.Unplaced, m.Kept+o.Kept, m.Took+o.Took, m.Near+o.Near, m.Far+o.Far
 }
 
 // walk starts a walk. Debts stay: where new memory is slow, packing waits for some walks.
-func (u *reader) walk() { u.credit = min(u.credit, 0) + allowance }
+func (u *reader) walk() {
+	u.credit = min(u.credit, 0) + allowance
+	if u.lane != nil {
+		u.lane.Settle()
+	}
+}
 
 // stopped reports whether nobody wants the rest any more.
 func (u *reader) stopped() bool { return u.stop != nil && u.stop.Load() }
@@ -211,13 +232,16 @@ func (s *Slot) pack(u *reader, dst []byte, p int) {
 	s.Format.Pack(dst, s.Cols, r1-r0, row)
 }
 
-// scratch is the size of the scratch that read needs.
-func (s *Slot) scratch() int {
+// Scratch is the size of the scratch that reading needs.
+func (s *Slot) Scratch() int {
 	if s.Format.Direct {
 		return 0
 	}
-	return max(s.pb, scratchBytes)
+	return ScratchBytes(s.pb)
 }
+
+// ScratchBytes is the size of the scratch for panels of so many bytes.
+func ScratchBytes(panel int) int { return max(panel, scratchBytes) }
 
 // read makes panels from p on readable, at least one and at most up to p1, the end of the part: [p, q) lie in w. It packs into
 // scratch, which is overwritten by the next call, or to stay if it may. Once the use is stopped it makes one panel at most.
@@ -232,16 +256,28 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte, stay bool) (q int, w [
 	}
 	u.began = time.Now()
 	end := min(p+max(1, len(scratch)/s.pb), p1) // what is packed here is multiplied while the cache has it
-	if q == p && u.credit > 0 && stay {
+	if q > p {
+		return q, s.mem[p*s.pb : q*s.pb]
+	}
+	if stay && s.mem != nil && u.lane != nil && u.lane.home == s.Home {
+		if q, w = s.lend(u, p, end, p1); q > p {
+			u.moves.Unplaced += q - p
+			return q, w
+		}
+	}
+	if u.credit > 0 && stay {
 		for q < end && !(q > p && u.stopped()) && s.keep(u, q) {
 			q++
 		}
 		now := time.Now()
-		u.credit -= now.Sub(u.began)
+		took := now.Sub(u.began)
+		u.credit -= took
 		u.began = now
-	}
-	if q > p {
-		return q, s.mem[p*s.pb : q*s.pb]
+		if q > p {
+			u.moves.Kept += int64((q - p) * s.pb)
+			u.moves.Took += took
+			return q, s.mem[p*s.pb : q*s.pb]
+		}
 	}
 	for ; q < end && (q == p || s.state[q].Load() != packed && !u.stopped()); q++ { // the first one, though another worker has just packed it
 		if s.state[q].Load() == filed && !u.touched {
@@ -250,6 +286,7 @@ func (s *Slot) read(u *reader, p, p1 int, scratch []byte, stay bool) (q int, w [
 		s.pack(u, scratch[(q-p)*s.pb:(q-p+1)*s.pb], q)
 		s.state[q].CompareAndSwap(filed, used)
 	}
+	u.moves.Unplaced += q - p
 	return q, scratch[:(q-p)*s.pb]
 }
 
@@ -313,17 +350,27 @@ func (s *Slot) keep(u *reader, p int) bool {
 	if s.mem == nil || !s.state[p].CompareAndSwap(used, busy) {
 		return false
 	}
-	done := uint32(used)
-	defer func() { s.state[p].Store(done) }()
+	done := false
+	defer func() {
+		if !done {
+			s.state[p].Store(used)
+		}
+	}()
 	s.pack(u, s.mem[p*s.pb:(p+1)*s.pb], p)
-	done = packed
+	done = true
+	s.stand(p)
+	return true
+}
+
+// stand ends the packing of panel p: it is in its place.
+func (s *Slot) stand(p int) {
+	s.state[p].Store(packed)
 	if s.left != nil {
 		if i := p / s.PanelsEach(); s.left[i].Add(-1) == 0 {
 			first := s.tensorRow(i * s.Each)
 			s.release(first, first+s.Each)
 		}
 	}
-	return true
 }
 
 // Mapped reports whether the panels are those of a file.
@@ -350,6 +397,16 @@ func (s *Slot) Packing() bool {
 	}
 	for i := range s.state {
 		if s.state[i].Load() != packed {
+			return true
+		}
+	}
+	return false
+}
+
+// Moving reports whether a panel is being packed, or on its way.
+func (s *Slot) Moving() bool {
+	for i := range s.state {
+		if s.state[i].Load() == busy {
 			return true
 		}
 	}

@@ -56,7 +56,7 @@ func readShare(s *Slot, u *reader, p, p1 int, scratch, want []byte) error {
 // The first use keeps nothing; later ones keep what they have time for, and in the end all.
 func TestSlotKeeps(t *testing.T) {
 	s, want := testSlot(t, 16*300-3, 2048, true)
-	scratch := make([]byte, s.scratch())
+	scratch := make([]byte, s.Scratch())
 	var u reader
 	u.walk()
 	u.credit = time.Hour
@@ -100,7 +100,7 @@ func TestSlotKeeps(t *testing.T) {
 func TestSlotPack(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		s, want := testSlot(t, 16*64+5, 256, true)
-		u, scratch := reader{}, make([]byte, s.scratch())
+		u, scratch := reader{}, make([]byte, s.Scratch())
 		if before {
 			if err := readShare(s, &u, 0, s.panels()/2, scratch, want); err != nil {
 				t.Fatal(err)
@@ -132,7 +132,7 @@ func TestSlotWithoutRoom(t *testing.T) {
 	s, want := testSlot(t, 100, 256, false)
 	u := reader{credit: time.Hour}
 	for range 3 {
-		if err := readShare(s, &u, 0, s.panels(), make([]byte, s.scratch()), want); err != nil {
+		if err := readShare(s, &u, 0, s.panels(), make([]byte, s.Scratch()), want); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestSlotSharedPanels(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range errs {
 		wg.Go(func() {
-			scratch := make([]byte, s.scratch())
+			scratch := make([]byte, s.Scratch())
 			for i := range 30 {
 				u := reader{credit: time.Duration(i-w) * 10 * time.Microsecond}
 				if err := readShare(s, &u, w*3, s.panels()-i%5, scratch, want); err != nil {
@@ -176,7 +176,7 @@ func TestSlotFault(t *testing.T) {
 		}
 		return row(r)
 	}
-	scratch := make([]byte, s.scratch())
+	scratch := make([]byte, s.Scratch())
 	for _, b := range []int{20, -1, 20, -1} { // first use, then packing to stay; each fails once
 		bad = b
 		err := func() (err error) {
@@ -219,7 +219,7 @@ func TestMappedSlot(t *testing.T) {
 					s.Pack(w, 3, nil)
 					return
 				}
-				scratch := make([]byte, s.scratch())
+				scratch := make([]byte, s.Scratch())
 				if err := readShare(s, &reader{}, w*50, s.panels(), scratch, want); err != nil {
 					t.Error(err)
 				}
@@ -264,7 +264,7 @@ func TestMappedSlotStops(t *testing.T) {
 	s, _ := mappedSlot(t, 16*40, 1024)
 	var stop atomic.Bool
 	stop.Store(true)
-	if q, _ := s.read(&reader{stop: &stop}, 3, 40, make([]byte, s.scratch()), true); q != 4 {
+	if q, _ := s.read(&reader{stop: &stop}, 3, 40, make([]byte, s.Scratch()), true); q != 4 {
 		t.Errorf("read up to panel %d", q)
 	}
 	s.Pack(0, 1, &stop)

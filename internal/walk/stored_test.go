@@ -35,7 +35,7 @@ func TestStoredSlot(t *testing.T) {
 	for _, of := range []int{1, 16, 48, 64, 200} {
 		s, want := testSlot(t, 64*5-3, 256, true)
 		s.Stored, s.Row = &chunks{s.Row, of, s.Rows, -1}, nil
-		scratch := make([]byte, s.scratch())
+		scratch := make([]byte, s.Scratch())
 		var u reader
 		for s.Packing() {
 			u.walk()
@@ -63,7 +63,7 @@ func TestStoredSlots(t *testing.T) {
 	other := func(r int) []byte { return bytes.Repeat([]byte{byte(r)}, size) }
 	b.Stored, b.Row = &chunks{other, 64, 64, -1}, nil
 	a.Stored, a.Row = &chunks{a.Row, 64, 64, -1}, nil
-	scratch := make([]byte, a.scratch())
+	scratch := make([]byte, a.Scratch())
 	var u reader
 	for range 2 {
 		if err := readShare(a, &u, 0, a.panels(), scratch, wantA); err != nil {
@@ -79,7 +79,7 @@ func TestStoredSlots(t *testing.T) {
 func TestStoredDamage(t *testing.T) {
 	s, _ := testSlot(t, 200, 256, true)
 	s.Stored, s.Row = &chunks{s.Row, 64, s.Rows, 64}, nil
-	scratch := make([]byte, s.scratch())
+	scratch := make([]byte, s.Scratch())
 	var u reader
 	for _, first := range []int{0, 64 / s.Format.PanelRows, 0} {
 		func() {

@@ -41,11 +41,13 @@ type Walker struct {
 	Link *Link
 	// Choices, unless nil, counts by step of the graph how many rows chose each expert; nil for steps that choose none.
 	Choices [][]uint64
-	tbl     *kernel.Table
-	w       Weights
-	cache   *kv.Cache
-	arenas  [][]byte // by member
-	common  []byte
+	// Lanes, by worker, are where panels are packed that movers copy to their place; nil, or missing: there is none.
+	Lanes  []*Lane
+	tbl    *kernel.Table
+	w      Weights
+	cache  *kv.Cache
+	arenas [][]byte // by member
+	common []byte
 
 	team       *team.Team // of the current Run
 	main       func(w int)
@@ -88,7 +90,7 @@ func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *k
 		}
 		for _, s := range parts {
 			need = max(need, s.Format.Need(s.Cols))
-			panel = max(panel, s.scratch())
+			panel = max(panel, s.Scratch())
 			if p.Tokens && !s.Format.Direct && s.Cols < s.whole.Cols {
 				need = max(need, s.Format.Need(s.whole.Cols))
 				join = max(join, scratchBytes, 2*s.Format.PanelBytes(s.whole.Cols)) // kernels take two panels together
@@ -159,6 +161,9 @@ func (x *Walker) Run(t *team.Team, b *Batch, stop *atomic.Bool) error {
 	for i := range x.workers {
 		wk := &x.workers[i]
 		wk.Scratch.Stop, wk.Attn.Stop, wk.reader.stop = x.stop, x.stop, x.stop
+		if wk.reader.lane = nil; i < len(x.Lanes) && x.Lanes[i] != nil && x.Lanes[i].home == wk.home {
+			wk.reader.lane = x.Lanes[i]
+		}
 	}
 	x.cut.Store(false)
 	x.runs++
@@ -237,6 +242,16 @@ func (x *Walker) crew(member int) plan.Crew {
 // rows is the number of rows that a space has in the walk of a member.
 func (x *Walker) rows(s graph.Space, member int) int {
 	return s.Rows(len(x.of(member).IDs), len(x.batch.Pick))
+}
+
+// Moves is what reading panels found and did since the last call.
+func (x *Walker) Moves() (all Moves) {
+	for i := range x.workers {
+		m := &x.workers[i].reader.moves
+		all.Add(*m)
+		*m = Moves{}
+	}
+	return all
 }
 
 // Logits is the logits of picked row i, valid until the next Run.

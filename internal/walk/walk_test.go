@@ -380,7 +380,7 @@ func newRunner(t testing.TB, m *model, s setup) *runner {
 		}
 		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
 	}
-	r.cache = kv.New(layers, r.layout.Members, func(_, n int) ([]byte, error) { return aligned(n)[:n], nil }, 0)
+	r.cache = kv.New(layers, r.layout.Members, r.layout.Places, func(_, n int) ([]byte, error) { return aligned(n)[:n], nil }, 0)
 	cpus := make([]int, s.workers)
 	var err error
 	if r.team, err = team.New(cpus, team.Options{Homes: r.layout.N(), Places: r.layout.Places}); err != nil {

@@ -167,6 +167,16 @@ func (w *Worker) Panels(id graph.WeightID, e, c0, c1 int, own bool, use func(s *
 	}
 }
 
+// readAt counts bytes of panels that were read at a home.
+func (w *Worker) readAt(home, bytes int) {
+	if home == w.home {
+		w.reader.moves.Near += int64(bytes)
+	} else {
+		w.reader.moves.Far += int64(bytes)
+	}
+	w.far(home, bytes)
+}
+
 // panelsOf is Panels of one part, which only the workers of its home pack to stay.
 func (w *Worker) panelsOf(s *Slot, e, c0, c1 int, stay bool, use func(s *Slot, c0, c1 int, panels []byte)) {
 	pr, first := s.Format.PanelRows, e*s.PanelsEach()
@@ -174,7 +184,7 @@ func (w *Worker) panelsOf(s *Slot, e, c0, c1 int, stay bool, use func(s *Slot, c
 	w.reader.touched = false
 	for p < end && !w.Stopped() {
 		q, panels := s.read(&w.reader, p, end, w.panels, stay)
-		w.far(s.Home, len(panels))
+		w.readAt(s.Home, len(panels))
 		use(s, s.R0+(p-first)*pr, min(s.R0+(q-first)*pr, c1), panels)
 		w.reader.done()
 		p = q
@@ -195,7 +205,7 @@ func (w *Worker) joined(parts []*Slot, h, e, c0, c1 int, use func(s *Slot, c0, c
 			part := parts[i]
 			for q := p; q < p+n; {
 				to, panels := part.read(&w.reader, q, p+n, scratch, i == w.home)
-				w.far(part.Home, len(panels))
+				w.readAt(part.Home, len(panels))
 				for ; q < to; q++ {
 					copy(room[(q-p)*size+at:], panels[:part.pb])
 					panels = panels[part.pb:]
@@ -208,6 +218,9 @@ func (w *Worker) joined(parts []*Slot, h, e, c0, c1 int, use func(s *Slot, c0, c
 		p += n
 	}
 }
+
+// Crew is who walks, over what rows of the worker's member.
+func (w *Worker) Crew() plan.Crew { return w.x.crew(w.member) }
 
 // Chunks is the number of the first chunk of keys of row r, counted over all rows; of the row behind the last, the number of all.
 func (w *Worker) Chunks(r int) int { return w.x.chunkStart[r] }

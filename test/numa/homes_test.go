@@ -128,6 +128,81 @@ func TestHomes(t *testing.T) {
 	}
 }
 
+// bound is a mapping in /proc/PID/numa_maps whose memory is bound to a node, pages that of a node in such a line.
+var (
+	bound = regexp.MustCompile(`(?m)^[0-9a-f]+ bind:([0-9]+) .*$`)
+	pages = regexp.MustCompile(` N([0-9]+)=([0-9]+)`)
+)
+
+// While a chat waits for its next turn all weights get packed, and what others see of its memory (/proc/PID/numa_maps) lies where it is bound.
+func TestChatWaits(t *testing.T) {
+	numavm(t)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	args := []string{"synth", "Q8_0", "-o", path, "--layers", "2", "--hidden", "256", "--heads", "16", "--head-dim", "128", "--vocab", "1024", "--ffn", "2048", "--kv-heads", "8"}
+	if out, err := exec.Command(program(t, "ckbench"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const chat = `(echo '{"role": "user", "content": "Hello"}'; sleep 8; echo '{"role": "user", "content": "Again"}') | ./ckrun chat -m ./m.gguf --numa tp --temp 0 -n 4 --stat & ` +
+		`sleep 7; cat /proc/$(pidof ckrun)/numa_maps >&2; wait`
+	for _, topology := range []string{"2s", "8n"} {
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			v := vm{topology: topology, carry: []string{program(t, "ckrun"), path}}
+			s := v.run(t, chat)[0].ok(t)
+			here, all := map[string]int{}, 0
+			for _, line := range bound.FindAllStringSubmatch(s.err, -1) {
+				for _, x := range pages.FindAllStringSubmatch(line[0], -1) {
+					n, _ := strconv.Atoi(x[2])
+					if all += n; x[1] == line[1] {
+						here[x[1]] += n
+					}
+				}
+			}
+			sum := 0
+			for _, n := range here {
+				sum += n
+			}
+			if len(here) < 2 || all*4 < 7<<10 || float64(sum) < 0.99*float64(all) {
+				t.Errorf("%d of %d pages lie where they are bound, by node %v:\n%s", sum, all, here, s.err)
+			}
+			s.says(t, "by all while nothing else was to do")
+			s.says(t, "decode read 100 % of the weights at the reader's home")
+			s.says(t, "panels 6.6 MiB,")
+		})
+	}
+}
+
+// Slower memory that was named takes what nodes with cores have no room for, keys and values first; not named, it takes nothing. Threads on CPUs that
+// workers leave pack beside them. The bits are the same.
+func TestSlowNodes(t *testing.T) {
+	numavm(t)
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	args := []string{"synth", "Q8_0", "-o", path, "--layers", "2", "--hidden", "256", "--heads", "16", "--head-dim", "128", "--vocab", "1024", "--ffn", "2048", "--kv-heads", "8"}
+	if out, err := exec.Command(program(t, "ckbench"), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := here(t, path)
+	run := func(flags string) string { return fmt.Sprintf(bits, "./m.gguf", ids64, "-v --stat "+flags) }
+	const fill = `mkdir -p /m && mount -t tmpfs -o size=95%,mpol=bind:0 t /m && ` +
+		`dd if=/dev/zero of=/m/f bs=1k count=$(sed -n 's/.*Mem\(Free\|Total\): *\([0-9]*\) kB/\2/p' /sys/devices/system/node/node0/meminfo | (read t; read f; echo $((f - t / 8)))) 2>/dev/null`
+	v := vm{topology: "2s-cxl", carry: []string{program(t, "ckrun"), path}}
+	steps := v.run(t, run("--numa bind=0,2"), run("--numa tp -t 2"), fill, run("--numa bind=0,2"))
+	for i, says := range map[int][]string{0: {"node 0 has room for all: nothing is taken of node 2", "panels 0: 6.6 MiB", "KV cache 0: "},
+		1: {"threads beside the workers pack them too, on CPUs 1, 3", " by 2 threads beside them"},
+		3: {"node 0 has no room for 32 MiB of the KV cache and ", "these go to node 2", "KV cache 2: "}} {
+		s := steps[i].ok(t)
+		if s.out != want {
+			t.Errorf("%s writes\n%s, here\n%s%s", s.command, s.out, want, s.err)
+		}
+		for _, text := range says {
+			s.says(t, text)
+		}
+	}
+	if slow := regexp.MustCompile(`panels (0: [0-9.]+ MiB, )?2: [1-9][0-9.]* MiB \(move_pages`); !slow.MatchString(steps[3].err) {
+		t.Errorf("no panels on the slower node:\n%s", steps[3].err)
+	}
+}
+
 // What a home lacks is said in a line, and the bits are the same: nodes that the cpuset forbids, too few CPUs, too little memory, a node that is full, a system
 // that lets no memory be placed.
 func TestHomesThatLack(t *testing.T) {
