@@ -297,20 +297,18 @@ func (e *Engine) near(home, n int) numa.Options {
 			opt.Policy = numa.Prefer
 		}
 	}
+	opt.Nodes = append(opt.Nodes[:len(opt.Nodes):len(opt.Nodes)], e.slow...) // nearer ones are filled first
 	return opt
 }
 
 // nearCache is near for keys and values, of which some are there. Where slower memory was named the oldest may lie there.
 func (e *Engine) nearCache(home, n int, there int64) numa.Options {
-	if len(e.slow) == 0 {
+	if there >= e.mem.slow {
 		return e.near(home, n)
 	}
 	opt := e.pages()
-	if room := roomOf(e.place.Nodes); there < e.mem.slow || room >= 0 && int64(n) > room {
-		opt.Nodes = e.slow
-		if room := roomOf(e.slow); room >= 0 && int64(n) > room {
-			opt.Policy, opt.Nodes = numa.Prefer, e.slow[:1]
-		}
+	if opt.Nodes = e.slow; roomOf(e.slow) < int64(n) {
+		opt.Policy, opt.Nodes = numa.Prefer, e.slow[:1]
 	}
 	return opt
 }
