@@ -183,6 +183,20 @@ func (e *Engine) linkOf(workers int) *walk.Link {
 	return l
 }
 
+// SetLink has walks wait as over another link from now on (Options.Link), "" over none, for measurements that alternate.
+func (e *Engine) SetLink(link string) error {
+	if link != "" {
+		if _, _, err := ParseLink(link); err != nil {
+			return err
+		}
+	}
+	e.opt.Link = link
+	for _, w := range e.walkers {
+		w.Link = e.linkOf(w.Plan.Workers)
+	}
+	return nil
+}
+
 // cpusFor lists CPUs for n workers, dealt to homes.
 func (e *Engine) cpusFor(n int) []int {
 	if e.layout.N() == 1 {
