@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -88,8 +89,11 @@ func TestHomesKeepBits(t *testing.T) {
 				}
 				opt.Threads, opt.UBatch, opt.NoPack = w.threads, w.ubatch, j == 4
 				asNodes(t, &opt, w.homes)
+				if j%2 == 1 {
+					opt.NUMA = "mirror"
+				}
 				if err := sameBits(want, story(t, m, opt)); err != nil {
-					t.Errorf("%s, tier %s, %+v: %v", name, tier, w, err)
+					t.Errorf("%s, tier %s, %+v, %s: %v", name, tier, w, opt.NUMA, err)
 				}
 			}
 		}
@@ -126,5 +130,33 @@ func TestMeetings(t *testing.T) {
 				e.Close()
 			}
 		}
+	}
+}
+
+// Prompts whose rows are dealt read half of the weights at the other member's home; with mirror none, once all panels are packed.
+func TestMirror(t *testing.T) {
+	m := shared(t)["8 slices"]
+	for mode, far := range map[string]float64{"tp": 0.5, "mirror": 0} {
+		opt := engine.Options{Threads: 2, UBatch: 128}
+		asNodes(t, &opt, 2)
+		opt.NUMA = mode
+		e, err := engine.Open(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Pack(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if !e.Packed() || e.Packing() {
+			t.Errorf("%s: not all is packed", mode)
+		}
+		ids := make([]int32, 256)
+		if err := e.Forward(context.Background(), e.NewSeq(), ids, engine.None, nil); err != nil {
+			t.Fatal(err)
+		}
+		if p := e.Moves().Prompts; p.Near == 0 || math.Abs(float64(p.Far)/float64(p.Near+p.Far)-far) > 0.01 {
+			t.Errorf("%s: prompts read %d bytes at their home, %d at others", mode, p.Near, p.Far)
+		}
+		e.Close()
 	}
 }

@@ -97,6 +97,10 @@ const (
 	// levels 0.8 us, a flag over the link and back 0.5, seven lines a worker 0.4, release 0.3.
 	meetSeconds = 2e-6
 
+	// linkRead is what the cores of a socket together read of another one's memory, bytes a second. Stated: published measurements of local and remote
+	// reading differ by a factor of two and more (248 of 555 GB/s on two sockets of twelve channels).
+	linkRead = 100e9
+
 	// firstUse is what the first use of a weight costs beside its arithmetic, in seconds of one worker per byte: page faults of the mapping and
 	// packing into scratch. Measured: 95 to 117 ms for the first token of 1.3 GB on two threads where packed panels take 36 to 46.
 	firstUse = 65e-3 * 2 / 1.3e9

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ck/internal/isa"
+	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/synth"
 )
@@ -63,4 +64,46 @@ func TestTwoSockets(t *testing.T) {
 		}
 	}
 	t.Log("\n" + table.String())
+}
+
+// Rows of a prompt are dealt to sockets where their arithmetic hides that weights are read over the link: from few rows on for INT8 without tiles, from more
+// on over a slower link, and not at all over one that is too slow.
+func TestDealtRows(t *testing.T) {
+	s, err := synth.Find("llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := OfShape("llama-3.1-8b", s, "Q4_K")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, _ := FindMachine("xeon-8480-2s")
+	dealtFrom := func(link float64) int {
+		l := x.Limits(isa.VNNI, x.Cores)
+		l.Homes, l.Link = 2, link
+		cache, err := m.cache(quant.F16, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 32; n <= 1024; n *= 2 {
+			load := plan.Load{Rows: n, Picks: 1, Keys: float64(n) / 2, CacheReads: 1, CacheBytes: cache.LayerBytes()}
+			parts, err := m.planOn(2, false, plan.Many, l.Workers, 512)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dealt, err := m.planOn(2, true, plan.Many, l.Workers, 512)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if WalkTime(dealt, load, l).Total() < WalkTime(parts, load, l).Total() {
+				return n
+			}
+		}
+		return 0
+	}
+	fast, slow, none := dealtFrom(100e9), dealtFrom(30e9), dealtFrom(1e9)
+	t.Logf("dealt from %d rows at 100 GB/s, %d at 30", fast, slow)
+	if fast == 0 || fast > 128 || slow <= fast || none != 0 {
+		t.Errorf("rows are dealt from %d on at 100 GB/s, %d at 30, %d at 1", fast, slow, none)
+	}
 }

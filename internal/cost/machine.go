@@ -162,6 +162,8 @@ type Limits struct {
 	Homes int
 	// Meeting is the time of a meeting of all homes, in seconds; 0: stated.
 	Meeting float64
+	// Link is what the workers of a home together read from others, bytes a second; 0: stated.
+	Link float64
 }
 
 // TheoryBandwidth is that of the memory channels, bytes a second; 0 if not told.

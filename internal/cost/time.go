@@ -56,6 +56,9 @@ func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 				work.Bytes *= float64(p.Homes.Members)
 			}
 			x, reading := l.seconds(work, e.Read, e.Compute, uneven(panels*part, l.Workers))
+			if far := dealtFar(p, work.Bytes, l); far > x && !it.Space.Picked {
+				x, reading = far, far
+			}
 			t.Matmul += x + itemSeconds
 			t.Reading += reading
 			if it.Cut.Shared {
@@ -65,16 +68,47 @@ func WalkTime(p *plan.Plan, w plan.Load, l Limits) Time {
 			}
 		case plan.Attention:
 			x, reading := attention(p, it, work, w, l)
+			x = max(x, dealtFar(p, work.Bytes, l))
 			t.Attention += x + itemSeconds
 			t.Reading += reading
 		default:
-			t.Elementwise += elements(p, it, rows, l) + itemSeconds
+			t.Elementwise += elements(p, it, rows, l) + sumFar(p, it, rows, l) + itemSeconds
 		}
 	}
 	if l.Workers > 1 {
 		t.Meetings += waitShare * (t.Attention + t.Elementwise)
 	}
 	return t
+}
+
+// dealtFar is the time that reading so many bytes of others takes, of which each member of a prompt whose rows are dealt has its part near. It goes
+// on beside arithmetic.
+func dealtFar(p *plan.Plan, bytes float64, l Limits) float64 {
+	if !p.Tokens {
+		return 0
+	}
+	n := float64(p.Homes.Members)
+	return bytes / n * (n - 1) / n / l.link() // all members together read bytes
+}
+
+// sumFar is the time that reading the partial sums of others takes. That of one row is in the time of a meeting.
+func sumFar(p *plan.Plan, it *plan.Item, rows int, l Limits) (x float64) {
+	if p.Class == plan.One {
+		return 0
+	}
+	for _, o := range it.In {
+		if o.Far {
+			x += 4 * float64(rows) * float64(p.Bufs[o.Buf].Width) * float64(p.Homes.Members-1) / l.link()
+		}
+	}
+	return x
+}
+
+func (l Limits) link() float64 {
+	if l.Link > 0 {
+		return l.Link
+	}
+	return linkRead
 }
 
 // members is how often the units of an item are done: by each member, where these do it alike.
@@ -267,11 +301,31 @@ func (m *Model) prefill(r Run, l Limits, f timer) (Time, error) {
 		if done+n == r.Prompt {
 			picks = 1
 		}
-		p, err := m.planOf(n, l, r.UBatch)
+		x, err := m.shortest(n, l, r.UBatch, plan.Load{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache.LayerBytes()}, f)
 		if err != nil {
 			return t, err
 		}
-		t.add(f(p, plan.Load{Rows: n, Picks: picks, Keys: float64(done) + float64(n+1)/2, CacheReads: 1, CacheBytes: cache.LayerBytes()}, l))
+		t.add(x)
+	}
+	return t, nil
+}
+
+// shortest is the time of a walk of n rows of a prompt: that of the plan of homes with parts of the weights, or of rows dealt to members, whichever is shorter
+// (engine.Options.Judge).
+func (m *Model) shortest(n int, l Limits, ubatch int, load plan.Load, f timer) (Time, error) {
+	p, err := m.planOf(n, l, ubatch)
+	if err != nil {
+		return Time{}, err
+	}
+	t := f(p, load, l)
+	if p.Class != plan.Many || p.Homes.Members < 2 {
+		return t, nil
+	}
+	if p, err = m.planOn(l.Homes, true, p.Class, l.Workers, max(ubatch, n, 17)); err != nil {
+		return t, err
+	}
+	if dealt := f(p, load, l); dealt.Total() < t.Total() {
+		t = dealt
 	}
 	return t, nil
 }
@@ -288,17 +342,12 @@ func (m *Model) decode(r Run, l Limits, f timer) (Time, error) {
 	return f(p, plan.Load{Rows: r.Rows, Picks: r.Rows, Keys: float64(r.Context), CacheReads: float64(r.Rows), CacheBytes: cache.LayerBytes()}, l), nil
 }
 
-// planOf is the plan that a walk of n rows uses: on homes, rows of long prompts are dealt to members.
+// planOf is the plan that a walk of n rows uses.
 func (m *Model) planOf(n int, l Limits, ubatch int) (*plan.Plan, error) {
 	c := plan.ClassOf(n)
 	rows := map[plan.Class]int{plan.One: 1, plan.Few: 16, plan.Many: max(ubatch, n, 17)}[c]
-	homes := max(1, l.Homes)
-	tokens := homes > 1 && c == plan.Many && plan.HomesFor(m.Graph, homes).Members > 1 && n >= tokensFrom*homes
-	return m.planOn(homes, tokens, c, l.Workers, rows)
+	return m.planOn(max(1, l.Homes), false, c, l.Workers, rows)
 }
-
-// tokensFrom is from how many rows of a member on rows are dealt (engine).
-const tokensFrom = 128
 
 // FirstUse is what the first walk takes longer than later ones, and packing panels to stay over the next walks, in seconds, of a file that
 // is in the page cache. Neither is faster than the memory: the file is read; panels are read from it, and written, which reads them, too.

@@ -105,7 +105,7 @@ func (v *Engine) repack() error {
 	if wanted && v.mem.kept < of {
 		return fmt.Errorf("%w: panels need %s, the memory budget leaves %s", ErrNoRoom, mib(of), mib(v.mem.limit))
 	}
-	v.weights.Slots = make([][]*walk.Slot, len(matrix))
+	v.weights.Slots, v.weights.Copies = make([][]*walk.Slot, len(matrix)), nil
 	for i, w := range v.Graph.Weights {
 		if matrix[i] {
 			v.slot(i, w, v.model.Tensor(w.Name))

@@ -76,6 +76,9 @@ func (e *Engine) account(matrix []bool) error {
 				size[i] = append(size[i], n)
 				e.mem.panels += n
 			}
+			for _, r := range e.replicas(graph.WeightID(i)) {
+				e.mem.panels += int64(walk.PanelsRoom(walk.PartOf(w, r.piece), f))
+			}
 		}
 	}
 	if err := e.budget(matrix); err != nil {
@@ -127,6 +130,9 @@ func (e *Engine) account(matrix []bool) error {
 			e.warn("--numa: %s has no room for %s of panels: these stay in the file's form", nodeList(e.homes[h].nodes), mib(n))
 		}
 	}
+	if e.mirror {
+		e.keepReplicas(order, shelves, room)
+	}
 	e.planMovers(int64(walk.LaneBytes(walk.ScratchBytes(panel))))
 	if left, _, ok := e.Machine.Budget(); ok {
 		e.mem.tight = e.mem.kept+e.mem.cache+e.mem.file > left
@@ -140,6 +146,7 @@ func (e *Engine) account(matrix []bool) error {
 			for i := range e.keep {
 				clear(e.keep[i])
 			}
+			e.keepCopies = nil
 			e.mem.kept = 0
 			e.note("weights stay in the file's form: panels: %v", err)
 			return nil

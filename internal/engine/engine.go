@@ -72,41 +72,44 @@ type Engine struct {
 	// Warnings are what the user should know though all goes on: one line each.
 	Warnings []string
 
-	model     *gguf.Model
-	opt       Options
-	tbl       *kernel.Table
-	weights   walk.Weights
-	cache     *kv.Cache
-	teams     map[int]*team.Team // by size
-	granted   int                // workers that the machine grants; more of them do not spin
-	of        *Engine            // of a variant: what it is one of
-	walkers   map[form]*walk.Walker
-	arenas    []*numa.Region // by member; one more for all of them where there are several
-	regions   []held
-	place     numa.Mode // of memory: with nodes for each policy but FirstTouch
-	moverCPUs [][]int   // by home, of movers that are to be started; -1: any
-	movers    []*mover.Thread
-	lanes     []*walk.Lane // by worker
-	moves     Moves
-	slow      []int  // nodes without cores that were named: they take what those of place have no room for
-	homes     []home // those that have parts of weights; none: one home has all
-	linked    []home // of Options.AsNodes, for Options.Link
-	layout    *plan.Layout
-	panelFile *panelfile.File // nil: none is used
-	mem       memory
-	keep      [][]*shelf              // of each weight, by home: where there is room for its panels; nil: nowhere
-	picks     int                     // rows of logits of a walk of Forward
-	mapped    []*panelfile.Matrix     // of each weight: its panels, if they are mapped; nil: they are not
-	coders    pool[entropycode.Coder] // of compressed weights
-	batch     walk.Batch
-	hook      walk.Hook
-	watched   watched
-	follow    func(rows float64)   // see Watch
-	choices   [][]uint64           // by step: how often each expert was chosen; nil: the model has none
-	read      map[int]*expertsRead // by rows of a walk
-	tap       *Tap
-	tapped    int // rows of the largest walk while there is a tap; 0: as without
-	walked    int // rows of the present Forward that lie behind the present walk
+	model      *gguf.Model
+	opt        Options
+	tbl        *kernel.Table
+	weights    walk.Weights
+	cache      *kv.Cache
+	teams      map[int]*team.Team // by size
+	granted    int                // workers that the machine grants; more of them do not spin
+	of         *Engine            // of a variant: what it is one of
+	walkers    map[form]*walk.Walker
+	arenas     []*numa.Region // by member; one more for all of them where there are several
+	regions    []held
+	place      numa.Mode // of memory: with nodes for each policy but FirstTouch
+	moverCPUs  [][]int   // by home, of movers that are to be started; -1: any
+	movers     []*mover.Thread
+	lanes      []*walk.Lane // by worker
+	moves      Moves
+	mirror     bool   // members have copies of the parts of others
+	slow       []int  // nodes without cores that were named: they take what those of place have no room for
+	homes      []home // those that have parts of weights; none: one home has all
+	linked     []home // of Options.AsNodes, for Options.Link
+	layout     *plan.Layout
+	dealsFrom  int             // rows of prompts that are dealt to members, see boundDeals
+	panelFile  *panelfile.File // nil: none is used
+	mem        memory
+	keep       [][]*shelf              // of each weight, by home: where there is room for its panels; nil: nowhere
+	keepCopies [][]*shelf              // the same of copies, as walk.Weights.Copies
+	picks      int                     // rows of logits of a walk of Forward
+	mapped     []*panelfile.Matrix     // of each weight: its panels, if they are mapped; nil: they are not
+	coders     pool[entropycode.Coder] // of compressed weights
+	batch      walk.Batch
+	hook       walk.Hook
+	watched    watched
+	follow     func(rows float64)   // see Watch
+	choices    [][]uint64           // by step: how often each expert was chosen; nil: the model has none
+	read       map[int]*expertsRead // by rows of a walk
+	tap        *Tap
+	tapped     int // rows of the largest walk while there is a tap; 0: as without
+	walked     int // rows of the present Forward that lie behind the present walk
 }
 
 // watched is the context that the present walk listens to, and the flag that its end raises. The flag of the last context is kept: a
@@ -305,13 +308,9 @@ type form struct {
 // formOf is the form of the plan for a walk of n rows, and of the largest one.
 func (e *Engine) formOf(n int) form {
 	f := form{class: plan.ClassOf(n)}
-	f.tokens = f.class == plan.Many && e.dealsTokens() && n >= tokensFrom*e.layout.Members
+	f.tokens = f.class == plan.Many && e.dealsTokens() && n >= e.dealsFrom
 	return f
 }
-
-// tokensFrom is for how many rows of a member the arithmetic hides that weights of other members are read over the link: 30 with VNNI on 56 cores, 130
-// with AMX on int8. Fewer rows are computed as generation is, every member with its part of the weights.
-const tokensFrom = 128
 
 // dealsTokens reports whether rows of long prompts are dealt to members: each then has whole blocks of keys. What is tapped is of one member.
 func (e *Engine) dealsTokens() bool {

@@ -110,7 +110,7 @@ func (e *Engine) trace(ctx context.Context, b *walk.Batch, found func(it *plan.I
 	arena = arena[-uintptr(unsafe.Pointer(&arena[0]))&63:]
 	weights := e.weights
 	if e.layout.N() > 1 { // no home has all
-		weights.Slots = e.fileSlots()
+		weights.Slots, weights.Copies = e.fileSlots(), nil
 	}
 	w, err := walk.New(p, step.Routines, e.tbl, weights, e.cache, arena)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"ck/internal/graph"
 	"ck/internal/isa"
+	"ck/internal/kernel"
 	"ck/internal/kv"
 	"ck/internal/numa"
 	"ck/internal/plan"
@@ -77,7 +78,10 @@ func (e *Engine) prefersHomes(m topo.Machine, homes []home) bool {
 // tensorParallel takes the homes of the machine, of which each is to have a part of every weight. What it cannot do is a warning, and one home is
 // left.
 func (e *Engine) tensorParallel(homes []home, granted int, why string) {
-	n, least := len(homes), 1<<30
+	n, least, word := len(homes), 1<<30, "tp"
+	if e.mirror {
+		word = "mirror"
+	}
 	for _, h := range homes {
 		least = min(least, len(h.cpus))
 	}
@@ -92,7 +96,8 @@ func (e *Engine) tensorParallel(homes []home, granted int, why string) {
 		n--
 	}
 	if n < 2 {
-		e.warn("--numa tp: %s at %d homes: one home does all; see -t and the quota", count(workers, "worker"), len(homes))
+		e.warn("--numa %s: %s at %d homes: one home does all; see -t and the quota", word, count(workers, "worker"), len(homes))
+		e.mirror = false
 		return
 	}
 	e.homes = homes[:n]
@@ -106,9 +111,55 @@ func (e *Engine) tensorParallel(homes []home, granted int, why string) {
 	}
 	e.note("tensor-parallel over %d members of %s: %d workers for generation, %d for prompts; %s", e.layout.Members, count(e.layout.Places, "home"),
 		e.opt.Threads, e.opt.ThreadsBatch, why)
+	if queues := topo.WorkQueues(); len(queues) > 0 {
+		e.note("work queues in /dev/dsa: %s; threads move panels, queues are not used yet", strings.Join(queues, ", "))
+	} else {
+		e.note("no work queues in /dev/dsa: threads move panels")
+	}
 	if n < len(homes) {
 		e.note("%d of %d homes: there are %s", n, len(homes), count(workers, "worker"))
 	}
+}
+
+// tokensFrom is for how many rows of a member rows of prompts are dealt where nothing predicts it: so many hide behind their arithmetic that weights of
+// other members are read over the link. With VNNI on 56 cores 30 do, with AMX on int8 130.
+const tokensFrom = 128
+
+// boundDeals decides from how many rows on prompts are dealt to members. Fewer are computed as generation is, every member with its part of the weights:
+// where Options.Judge predicts that to be shorter.
+func (e *Engine) boundDeals() error {
+	n := e.layout.Members
+	if e.dealsFrom = tokensFrom * n; n < 2 || e.opt.Judge == nil || !e.dealsTokens() {
+		return nil
+	}
+	layers, err := e.layers()
+	if err != nil {
+		return err
+	}
+	parts, err := e.planOn(e.layout, plan.Many, 1, e.format)
+	if err != nil {
+		return err
+	}
+	dealt, err := e.planOn(e.layout.Tokens(), plan.Many, 1, e.format)
+	if err != nil {
+		return err
+	}
+	cores := 0
+	for _, h := range e.homes {
+		cores += len(h.cpus)
+	}
+	at := Workplace{e.Tier, e.opt.ThreadsBatch, e.layout.N(), cores, len(e.homes)}
+	cache := kv.New(layers, 1, 1, nil, 0).LayerBytes()
+	for each := kernel.BlockKeys; each <= e.opt.UBatch; each *= 2 {
+		l := plan.Load{Rows: each * n, Picks: 1, Keys: float64(each*n) / 2, CacheReads: 1, CacheBytes: cache}
+		if e.dealsFrom = each * n; e.opt.Judge(dealt, l, at) < e.opt.Judge(parts, l, at) {
+			e.note("prompts of %d rows and more are dealt to members; shorter ones are computed as generation is", e.dealsFrom)
+			return nil
+		}
+	}
+	e.dealsFrom = math.MaxInt
+	e.note("prompts are computed as generation is: no walk is long enough to hide that weights are read over the link")
+	return nil
 }
 
 // evenly reports whether n is a power of two or all homes.
@@ -299,6 +350,80 @@ func put(shelves []*shelf, n int64) *shelf {
 func (e *Engine) pieces(id graph.WeightID) []plan.Piece {
 	w := e.Graph.Weights[id]
 	return e.layout.Pieces(id, e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act).PanelRows)
+}
+
+// A replica is a part of a matrix that a member has though it is of another one's home.
+type replica struct {
+	at    int // in walk.Weights.Copies
+	home  int // where it lies
+	piece plan.Piece
+}
+
+// replicas are those of a matrix; none unless members have copies.
+func (e *Engine) replicas(id graph.WeightID) (list []replica) {
+	if !e.mirror || e.layout.Mirrored(id) {
+		return nil
+	}
+	n, places := e.layout.N(), e.layout.Places
+	for m := range e.layout.Members {
+		for h, p := range e.pieces(id) {
+			if h/places != m && p.R0 < p.R1 {
+				list = append(list, replica{m*n + h, m*places + h%places, p})
+			}
+		}
+	}
+	return list
+}
+
+// keepReplicas finds room for copies of parts, in the order of matrices; room is that of all panels together, 0 without a limit.
+func (e *Engine) keepReplicas(order []graph.WeightID, shelves [][]*shelf, room int64) {
+	e.keepCopies = make([][]*shelf, len(e.Graph.Weights))
+	lack := int64(0)
+	for _, id := range order {
+		w := e.Graph.Weights[id]
+		f := e.tbl.Format(e.model.Tensor(w.Name).Type, e.opt.F32Act)
+		for _, r := range e.replicas(id) {
+			if e.keepCopies[id] == nil {
+				e.keepCopies[id] = make([]*shelf, e.layout.Members*e.layout.N())
+			}
+			n := int64(walk.PanelsRoom(walk.PartOf(w, r.piece), f))
+			if e.mem.limit == 0 || e.mem.kept+n <= room {
+				if s := put(shelves[r.home], n); s != nil {
+					e.keepCopies[id][r.at] = s
+					e.mem.kept += n
+					continue
+				}
+			}
+			lack += n
+		}
+	}
+	if lack > 0 {
+		e.warn("--numa mirror: there is no room for %s of copies: prompts read these parts at other homes", mib(lack))
+	}
+}
+
+// copies makes the slots of the copies of parts of matrix i.
+func (e *Engine) copies(i int) {
+	list := e.replicas(graph.WeightID(i))
+	if len(list) == 0 {
+		return
+	}
+	if e.weights.Copies == nil {
+		e.weights.Copies = make([][]*walk.Slot, len(e.Graph.Weights))
+	}
+	all := make([]*walk.Slot, 0, e.layout.Members*e.layout.N())
+	for range e.layout.Members {
+		all = append(all, e.weights.Slots[i]...)
+	}
+	for _, r := range list {
+		if e.keepCopies == nil || e.keepCopies[i] == nil || e.keepCopies[i][r.at] == nil {
+			continue
+		}
+		s := e.part(i, r.piece, e.keepCopies[i][r.at])
+		s.Home, s.Copy = r.home, true
+		all[r.at] = s
+	}
+	e.weights.Copies[i] = all
 }
 
 // near is how n bytes of a home are taken that are not panels: on its nearest node, where there is one. What has no room there lies where there is some:

@@ -61,6 +61,9 @@ func (e *Engine) load() error {
 			e.weights.Vectors[i] = v
 		}
 	}
+	if err := e.boundDeals(); err != nil {
+		return err
+	}
 	return e.makeCache()
 }
 
@@ -77,6 +80,7 @@ func (e *Engine) slot(i int, w graph.Weight, t *gguf.Tensor) {
 		s.Home = h
 		e.weights.Slots[i] = append(e.weights.Slots[i], s)
 	}
+	e.copies(i)
 }
 
 // part makes the slot of a part of a matrix, with panels where there is a shelf for them.
@@ -90,7 +94,7 @@ func (e *Engine) part(i int, p plan.Piece, on *shelf) *walk.Slot {
 		mem = mem[:len(mem):len(mem)]
 	}
 	s := walk.NewPart(w, p, f, t.Row, mem)
-	if mem != nil && p.K1-p.K0 == w.Cols && !e.layout.Mirrored(graph.WeightID(i)) && e.mem.tight && t.Data != nil && t.Interleave == 0 && t.Make == nil && !e.Graph.Roles(graph.WeightID(i))[graph.Lookup] {
+	if mem != nil && p.K1-p.K0 == w.Cols && !e.layout.Mirrored(graph.WeightID(i)) && !e.mirror && e.mem.tight && t.Data != nil && t.Interleave == 0 && t.Make == nil && !e.Graph.Roles(graph.WeightID(i))[graph.Lookup] {
 		row := t.Type.RowBytes(t.Cols())
 		s.Release(func(from, to int) { pageOut(t.Data[from*row : to*row]) })
 	}
@@ -131,11 +135,10 @@ func rowDecoder(t *gguf.Tensor) func(int, []float32) {
 // MappedBytes.
 func (e *Engine) PackedBytes() int64 {
 	n := 0
-	for _, parts := range e.weights.Slots {
-		for _, s := range parts {
-			n += s.PackedBytes()
-		}
-	}
+	e.anySlot(func(s *walk.Slot) bool {
+		n += s.PackedBytes()
+		return false
+	})
 	return int64(n)
 }
 
@@ -164,7 +167,10 @@ func (e *Engine) Packing() bool {
 }
 
 func (e *Engine) anySlot(f func(*walk.Slot) bool) bool {
-	return slices.ContainsFunc(e.weights.Slots, func(parts []*walk.Slot) bool { return slices.ContainsFunc(parts, f) })
+	any := func(parts []*walk.Slot) bool { return slices.ContainsFunc(parts, f) }
+	return slices.ContainsFunc(e.weights.Slots, any) || slices.ContainsFunc(e.weights.Copies, func(all []*walk.Slot) bool {
+		return slices.ContainsFunc(all, func(s *walk.Slot) bool { return s.Copy && f(s) })
+	})
 }
 
 // Pack packs all panels that have room and compares those that are mapped, which walks otherwise do bit by bit

@@ -15,6 +15,7 @@ import (
 // Moves says how panels came to their place.
 type Moves struct {
 	Decode   walk.Moves    // of walks of one row
+	Prompts  walk.Moves    // of walks of many
 	Kept     int64         // bytes that workers packed to stay beside their work
 	Took     time.Duration // CPU time of that
 	Homes    int
@@ -41,9 +42,12 @@ func (e *Engine) noteMoves(w *walk.Walker, c plan.Class) {
 	m := w.Moves()
 	e.moves.Kept += m.Kept
 	e.moves.Took += m.Took
-	if c == plan.One {
-		m.Kept, m.Took = 0, 0
+	m.Kept, m.Took = 0, 0
+	switch c {
+	case plan.One:
 		e.moves.Decode.Add(m)
+	case plan.Many:
+		e.moves.Prompts.Add(m)
 	}
 }
 
@@ -64,7 +68,7 @@ func (e *Engine) decodeWeights(matrix []bool) (list []graph.WeightID, err error)
 	return list, nil
 }
 
-// decodeOrder lists the parts that a home has of all matrices, in the order in which generation reads them.
+// decodeOrder lists the parts that a home has of all matrices, in the order in which generation reads them; copies of others' parts behind these.
 func (e *Engine) decodeOrder(home int) (slots []*walk.Slot) {
 	matrix := make([]bool, len(e.weights.Slots))
 	for i, parts := range e.weights.Slots {
@@ -73,6 +77,15 @@ func (e *Engine) decodeOrder(home int) (slots []*walk.Slot) {
 	list, _ := e.decodeWeights(matrix) // an error is said in the walk
 	for _, id := range list {
 		slots = append(slots, e.weights.Slots[id][home])
+	}
+	for _, id := range list { // which prompts read
+		if e.weights.Copies != nil {
+			for _, s := range e.weights.Copies[id] {
+				if s.Copy && s.Home == home {
+					slots = append(slots, s)
+				}
+			}
+		}
 	}
 	return slots
 }

@@ -22,6 +22,7 @@ func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 	if err != nil {
 		return m, nil, &NodeError{err}
 	}
+	e.mirror = mode.Mirror
 	if e.opt.Link != "" {
 		if _, _, err := ParseLink(e.opt.Link); err != nil {
 			return m, nil, &NodeError{fmt.Errorf("--link: %w", err)}
@@ -96,7 +97,8 @@ func (e *Engine) bound() (m topo.Machine, homes []home, err error) {
 	homes, notes := homesOf(&s)
 	if mode.TensorParallel {
 		if len(homes) < 2 {
-			e.warn("--numa tp: this machine has one home, a memory node with cores of this process; it does all")
+			e.warn("--numa %s: this machine has one home, a memory node with cores of this process; it does all", e.opt.NUMA)
+			e.mirror = false
 			return m, nil, nil
 		}
 		e.Notes = append(e.Notes, notes...)

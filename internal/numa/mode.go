@@ -17,13 +17,17 @@ type Mode struct {
 
 	// TensorParallel: every home has a part of each weight.
 	TensorParallel bool
+
+	// Mirror: beside that every member has a copy of the parts of the others, which prompts read.
+	Mirror bool
 }
 
 // Modes are the words of ParseMode.
-const Modes = "auto, off, tp, interleave or bind=N[,M]"
+const Modes = "auto, off, tp, interleave, mirror or bind=N[,M]"
 
-// ParseMode reads a mode: "auto" lets the program choose, "off" leaves memory where it is touched first, "tp" gives every home a part of each weight, "interleave" spreads it over the nodes of all homes, "bind=0,1" works at
-// the homes of these nodes and takes memory there alone.
+// ParseMode reads a mode: "auto" lets the program choose, "off" leaves memory where it is touched first, "tp" gives every home a part of each weight,
+// "mirror" does that and gives every member copies of all other parts, "interleave" spreads memory over the nodes of all homes, "bind=0,1" works at the
+// homes of these nodes and takes memory there alone.
 func ParseMode(s string) (Mode, error) {
 	list, bind := strings.CutPrefix(s, "bind=")
 	switch {
@@ -36,7 +40,7 @@ func ParseMode(s string) (Mode, error) {
 	case s == "tp":
 		return Mode{TensorParallel: true}, nil
 	case s == "mirror":
-		return Mode{}, fmt.Errorf("%q is not available in this version; expected %s", s, Modes)
+		return Mode{TensorParallel: true, Mirror: true}, nil
 	case !bind:
 		return Mode{}, fmt.Errorf("%q is no placement of memory; expected %s", s, Modes)
 	}

@@ -93,6 +93,9 @@ func moved(m engine.Moves) string {
 	if all := m.Decode.Near + m.Decode.Far; m.Decode.Far > 0 || m.Homes > 1 {
 		by = append(by, fmt.Sprintf("decode read %.4g %% of the weights at the reader's home", 100*float64(m.Decode.Near)/float64(max(1, all))))
 	}
+	if all := m.Prompts.Near + m.Prompts.Far; all > 0 && m.Homes > 1 {
+		by = append(by, fmt.Sprintf("prompts %.4g %%", 100*float64(m.Prompts.Near)/float64(all)))
+	}
 	return strings.Join(by, "; ")
 }
 

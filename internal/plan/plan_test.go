@@ -117,6 +117,46 @@ func TestConflict(t *testing.T) {
 	})
 }
 
+// A barrier of a smaller group than a plan has it, or none, is found.
+func TestScopesOfMutants(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	lowered := map[string]int{}
+	each(t, []int{4, 8, 13}, func(name string, p *plan.Plan) {
+		if separate(p) { // has more than it needs
+			return
+		}
+		var barriers []int
+		for i := range p.Items {
+			if p.Items[i].Do == plan.Barrier {
+				barriers = append(barriers, i)
+			}
+		}
+		for _, j := range rng.Perm(len(barriers))[:min(4, len(barriers))] {
+			i := barriers[j]
+			q := *p
+			q.Items = slices.Clone(p.Items)
+			q.Items = slices.Delete(q.Items, i, i+1)
+			if q.Check() == nil {
+				t.Errorf("%s: nobody misses barrier %d of %v", name, i, p.Items[i].Scope)
+			}
+			for scope := plan.Home; scope < p.Items[i].Scope; scope++ {
+				if scope == plan.Home && p.Homes.Places == 1 || scope == plan.Member && p.Homes.Members == 1 {
+					continue // that is the same group as the next
+				}
+				q.Items = slices.Clone(p.Items)
+				q.Items[i].Scope = scope
+				if q.Check() == nil {
+					t.Errorf("%s: barrier %d is of %v instead of %v, and nobody minds", name, i, scope, p.Items[i].Scope)
+				}
+				lowered[fmt.Sprint(scope, " for ", p.Items[i].Scope)]++
+			}
+		}
+	})
+	if len(lowered) != 3 {
+		t.Errorf("scopes that were tried: %v", lowered)
+	}
+}
+
 // separate reports whether a barrier stands behind every item.
 func separate(p *plan.Plan) bool {
 	for i := range p.Items {

@@ -267,6 +267,15 @@ func Live() (Machine, error) {
 	return m, nil
 }
 
+// WorkQueues are the names of the work queues of DSA and IAA devices that programs may open, "wq0.0".
+func WorkQueues() (names []string) {
+	entries, _ := os.ReadDir("/dev/dsa") // none without the driver
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // read is Read for any tree; not ok means that no CPUs were found.
 func read(r tree, live bool) (m Machine, ok bool) {
 	groups := cgroups{}

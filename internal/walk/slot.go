@@ -39,9 +39,10 @@ import (
 // 7 walks, and 100 in all later). Helper threads beside two workers on two cores would take the same time from the walks.
 type Slot struct {
 	Rows, Cols int
-	Each       int // rows of one matrix: Rows, or those of one expert, whose panels are apart from the next one's
-	R0, K0     int // of a part: the first row of each matrix, and the first element of each row, that it has
-	Home       int // where its panels lie
+	Each       int  // rows of one matrix: Rows, or those of one expert, whose panels are apart from the next one's
+	R0, K0     int  // of a part: the first row of each matrix, and the first element of each row, that it has
+	Home       int  // where its panels lie
+	Copy       bool // it is a copy of another home's part
 	Format     *kernel.Format
 	Row        func(r int) []byte // the file form of a tensor's row; not used if Stored is there
 	Stored     Stored             // where the rows lie compressed; nil: they are mapped

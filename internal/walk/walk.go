@@ -26,6 +26,7 @@ type Batch struct {
 // Weights is what the graph's weights are at run time, by graph.WeightID.
 type Weights struct {
 	Slots   [][]*Slot                      // matrices that matmuls read, their parts by home; nil for others
+	Copies  [][]*Slot                      // where members have copies of others' parts: that which member m has of home h's, at m*homes+h; nil: none
 	Vectors [][]float32                    // norms and biases; nil for others
 	Decode  []func(row int, dst []float32) // matrices that are read by row (embeddings); nil for others
 }

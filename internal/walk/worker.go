@@ -149,22 +149,37 @@ func (w *Worker) FileRows(s *Slot, e, row0 int, own bool) func(r int) []byte {
 // Panels calls use with the panels of columns [c0, c1) of matrix e of a weight until all were used, in ascending order, or the walk was stopped. They
 // are of the slot's format and have all of K, or, of the worker's own part alone, what that has.
 func (w *Worker) Panels(id graph.WeightID, e, c0, c1 int, own bool, use func(s *Slot, c0, c1 int, panels []byte)) {
-	parts := w.x.w.Slots[id]
+	parts := w.parts(id)
 	s := parts[w.home]
 	if own || s.Cols == s.whole.Cols && s.R0 <= c0 && c1 <= s.R0+s.Each {
 		w.panelsOf(s, e, c0, c1, true, use)
 		return
 	}
-	for h, s := range parts { // of which some are of other homes
+	for h, s := range parts { // of which some lie at other homes
 		lo, hi := max(c0, s.R0), min(c1, s.R0+s.Each)
 		switch {
 		case lo >= hi:
 		case s.Cols == s.whole.Cols:
-			w.panelsOf(s, e, lo, hi, h == w.home, use)
+			w.panelsOf(s, e, lo, hi, w.keeps(s), use)
 		case s.K0 == 0:
 			w.joined(parts, h, e, lo, hi, use)
 		}
 	}
+}
+
+// parts are the parts of a matrix by home, of which those of other members may be copies that the worker's member has.
+func (w *Worker) parts(id graph.WeightID) []*Slot {
+	parts := w.x.w.Slots[id]
+	if n := len(parts); len(w.x.w.Copies) > 0 && w.x.w.Copies[id] != nil {
+		return w.x.w.Copies[id][w.member*n : (w.member+1)*n]
+	}
+	return parts
+}
+
+// keeps reports whether the worker may pack panels of a slot to stay. The first to touch memory should be of its home; of copies no place of the
+// member reads all.
+func (w *Worker) keeps(s *Slot) bool {
+	return s.Home == w.home || s.Copy && s.Home/w.x.Plan.Homes.Places == w.member
 }
 
 // readAt counts bytes of panels that were read at a home.
@@ -204,7 +219,7 @@ func (w *Worker) joined(parts []*Slot, h, e, c0, c1 int, use func(s *Slot, c0, c
 		for i, at := h, 0; i < len(parts); i += places {
 			part := parts[i]
 			for q := p; q < p+n; {
-				to, panels := part.read(&w.reader, q, p+n, scratch, i == w.home)
+				to, panels := part.read(&w.reader, q, p+n, scratch, w.keeps(part))
 				w.readAt(part.Home, len(panels))
 				for ; q < to; q++ {
 					copy(room[(q-p)*size+at:], panels[:part.pb])
