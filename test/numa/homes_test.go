@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func here(t *testing.T, model string) string {
 var atHome = regexp.MustCompile(`(?m)(panels|KV cache|buffers) .*\((move_pages|numa_maps), all pages\), ([0-9.]+) % at home$`)
 
 // On machines with homes of all kinds every mode writes the bits of one thread here, for any number of workers and rows of a walk; with tp what decode
-// reads of weights and cache lies at the reader's home.
+// reads of weights and cache lies at the reader's home. CK_TEST_LARGE=1 runs every mode with every number of workers, model and number of rows: an hour.
 func TestHomes(t *testing.T) {
 	numavm(t)
 	models := map[string]string{} // path: what bits prints
@@ -92,7 +93,18 @@ func TestHomes(t *testing.T) {
 			}
 			for i, path := range files {
 				v.carry = append(v.carry, path)
-				for j, mode := range []string{"tp", "off", "mirror", "interleave", "bind=0", "auto"} {
+				modes := []string{"tp", "off", "mirror", "interleave", "bind=0", "auto"}
+				if os.Getenv("CK_TEST_LARGE") != "" {
+					for _, mode := range modes {
+						for _, threads := range []string{"", "-t 3", "-t 1"} {
+							for _, rows := range []string{"", "--ubatch 17"} {
+								run(path, fmt.Sprintf("--stat --numa %s %s %s", mode, threads, rows))
+							}
+						}
+					}
+					continue
+				}
+				for j, mode := range modes {
 					threads := []string{"", "-t 3", "-t 1"}[(i+j)%3]
 					rows := []string{"", "--ubatch 17"}[(i+j/2)%2]
 					run(path, fmt.Sprintf("--stat --numa %s %s %s", mode, threads, rows))
@@ -107,7 +119,11 @@ func TestHomes(t *testing.T) {
 				}
 			}
 			verified := 0
-			for i, s := range v.run(t, commands...) {
+			var steps []step
+			for part := range slices.Chunk(commands, 24) { // a machine each
+				steps = append(steps, v.run(t, part...)...)
+			}
+			for i, s := range steps {
 				if s.ok(t).out != want[i] {
 					t.Errorf("%s writes\n%s, here\n%s%s", s.command, s.out, want[i], s.err)
 				}
