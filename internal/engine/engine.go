@@ -145,9 +145,9 @@ func (e *Engine) unwatch() {
 // Open builds the engine for m. The model must stay open until Close. Errors say which metadata key or tensor is at fault, or which
 // resource is missing.
 func Open(m *gguf.Model, opt Options) (*Engine, error) {
-	g, notes, err := arch.Build(source{m.KV, m})
+	g, notes, err := GraphOf(m)
 	if err != nil {
-		return nil, &ModelError{m.Path, err}
+		return nil, err
 	}
 	if opt.Change != nil {
 		if err = opt.Change(g); err == nil {
@@ -158,6 +158,15 @@ func Open(m *gguf.Model, opt Options) (*Engine, error) {
 		}
 	}
 	return openGraph(m, g, notes, opt)
+}
+
+// GraphOf is the graph of a model, and what is to be said of it.
+func GraphOf(m *gguf.Model) (*graph.Graph, []string, error) {
+	g, notes, err := arch.Build(source{m.KV, m})
+	if err != nil {
+		return nil, nil, &ModelError{m.Path, err}
+	}
+	return g, notes, nil
 }
 
 // OpenGraph is Open with a graph of its own for the weights of m, such as a part of the model's (graph.Cut).

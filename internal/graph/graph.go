@@ -23,11 +23,16 @@ type Space struct {
 	// Route is 1 + the number of a choice of experts (see step.Route): the value has Used rows for each row of the walk or each picked one, a
 	// row for each expert that it chose. 0: it has one.
 	Route, Used int
+	// Fixed is the number of rows of every walk, such as those of a weight whose gradient a value is; 0: it depends on the walk.
+	Fixed int
 }
 
 // Rows is the number of rows that a value of the space has in a walk of so many rows and picked ones.
 func (s Space) Rows(rows, picks int) int {
-	if s.Picked {
+	switch {
+	case s.Fixed > 0:
+		return s.Fixed
+	case s.Picked:
 		rows = picks
 	}
 	return rows * max(1, s.Used)
@@ -45,6 +50,8 @@ type Weight struct {
 	// From and Of say which part of a tensor it is that has the outputs of several projections one after the other, such as those of queries, keys
 	// and values: of the Of rows of each matrix those from From on, of the Of elements of a vector those. Of is 0 for a whole tensor.
 	From, Of int
+	// Turned: the weight is the transpose of the tensor.
+	Turned bool
 }
 
 // TensorRow is the tensor's row that row r of a matrix is.
@@ -65,7 +72,10 @@ func (w Weight) TensorRows() int {
 
 // Label is the tensor's name, and which of its outputs the weight is where it is a part.
 func (w Weight) Label() string {
-	if w.Of == 0 {
+	switch {
+	case w.Turned:
+		return w.Name + ".T"
+	case w.Of == 0:
 		return w.Name
 	}
 	n := w.Each()
@@ -139,12 +149,13 @@ type Graph struct {
 	Values  []Value
 	Weights []Weight
 	Steps   []Step
-	Ropes   []Rope  // tables of rotary frequencies, shared by steps
-	Routes  int     // choices of experts
-	Caches  []Cache // what attention steps remember of earlier rows
-	Logits  ValueID // the result
-	Vocab   int     // width of Logits
-	Context int     // context length that the model was made for, in tokens
+	Ropes   []Rope    // tables of rotary frequencies, shared by steps
+	Routes  int       // choices of experts
+	Caches  []Cache   // what attention steps remember of earlier rows
+	Logits  ValueID   // the result
+	Results []ValueID // other results: gradients of weights
+	Vocab   int       // width of Logits
+	Context int       // context length that the model was made for, in tokens
 }
 
 // Cache is the state of one attention step: keys [KVHeads, D] and values [KVHeads, Dv] of every position.
@@ -195,7 +206,7 @@ func (g *Graph) NewExperts(name string, experts, rows, cols int) WeightID {
 // Use adds a weight or finds the one of the same name and part.
 func (g *Graph) Use(x Weight) WeightID {
 	for i, w := range g.Weights {
-		if w.Name == x.Name && w.From == x.From && w.Of == x.Of {
+		if w.Name == x.Name && w.From == x.From && w.Of == x.Of && w.Turned == x.Turned {
 			return WeightID(i)
 		}
 	}

@@ -1,5 +1,7 @@
 package graph
 
+import "sync"
+
 // Input is the rows that a reference run computes: token, position and sequence of each, and which rows' logits are wanted.
 type Input struct {
 	IDs  []int32
@@ -8,6 +10,9 @@ type Input struct {
 	Pick []int32 // indices of rows, ascending
 	// Reach is how long the sequence of a row becomes; nil: as long as its rows here make it.
 	Reach []int32
+	// Target is the token that should follow each row, below zero: none counts; Share is what each of these counts in the loss (step.CrossEntropy).
+	Target []int32
+	Share  float64
 }
 
 // Ref runs a graph in float64, as plainly as possible: it keeps every value, has no cache, and reads all earlier rows instead.
@@ -24,15 +29,21 @@ func Interpret(g *Graph, in Input, weight func(w WeightID, row int, dst []float6
 	return Evaluate(g, in, weight).Vals[g.Logits]
 }
 
-// Evaluate runs the graph and keeps the rows of all values that the logits of the picked rows need.
+// Evaluate runs the graph and keeps the rows of all values that the logits of the picked rows, and other results, need. Transposed weights are read from the
+// tensor's own.
 func Evaluate(g *Graph, in Input, weight func(w WeightID, row int, dst []float64)) *Ref {
-	r := &Ref{G: g, In: in, Weight: weight, Vals: make([][][]float64, len(g.Values)), want: make([][]bool, len(g.Values))}
+	r := &Ref{G: g, In: in, Weight: turning(g, weight), Vals: make([][][]float64, len(g.Values)), want: make([][]bool, len(g.Values))}
 	for v := range g.Values {
 		n := g.Values[v].Space.Rows(len(in.IDs), len(in.Pick))
 		r.Vals[v], r.want[v] = make([][]float64, n), make([]bool, n)
 	}
 	for i := range r.want[g.Logits] {
 		r.want[g.Logits][i] = true
+	}
+	for _, v := range g.Results {
+		for i := range r.want[v] {
+			r.want[v][i] = true
+		}
 	}
 	for i := len(g.Steps) - 1; i >= 0; i-- {
 		r.demand(&g.Steps[i])
@@ -49,6 +60,34 @@ func Evaluate(g *Graph, in Input, weight func(w WeightID, row int, dst []float64
 		s.Op.Ref(r, s)
 	}
 	return r
+}
+
+// turning reads rows of transposed weights too.
+func turning(g *Graph, weight func(w WeightID, row int, dst []float64)) func(w WeightID, row int, dst []float64) {
+	var once sync.Mutex
+	whole := map[WeightID][][]float64{}
+	return func(w WeightID, row int, dst []float64) {
+		x := g.Weights[w]
+		if !x.Turned {
+			weight(w, row, dst)
+			return
+		}
+		once.Lock()
+		m := whole[w]
+		if m == nil {
+			x.Rows, x.Cols, x.Turned = x.Cols, x.Rows, false
+			own := g.Use(x)
+			for i := range x.Rows {
+				m = append(m, make([]float64, x.Cols))
+				weight(own, i, m[i])
+			}
+			whole[w] = m
+		}
+		once.Unlock()
+		for i := range dst {
+			dst[i] = m[i][row]
+		}
+	}
 }
 
 // demand marks the rows of the step's inputs that the wanted rows of its outputs read.

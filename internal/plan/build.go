@@ -229,6 +229,16 @@ func (b *Builder) FinishAll(it Item, values []graph.ValueID, unit int) {
 	b.Emit(it)
 }
 
+// FinishUnits is FinishAll where each value has its own columns per unit.
+func (b *Builder) FinishUnits(it Item, values []graph.ValueID, units []int) {
+	b.FinishAll(it, values, 0)
+	last := &b.Plan.Items[len(b.Plan.Items)-1]
+	for i, v := range values {
+		b.vals[v].unit = units[i]
+		last.Out[i] = last.Out[i].Cols(units[i])
+	}
+}
+
 // Whole is the operand that reads everything; Cols one that reads unit columns per unit of the cut.
 func (o Operand) Whole() Operand        { o.All, o.Mine, o.Unit = true, false, 0; return o }
 func (o Operand) Cols(unit int) Operand { o.All, o.Mine, o.Unit = false, false, unit; return o }

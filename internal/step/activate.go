@@ -97,3 +97,9 @@ func runXIELU(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		}
 	}
 }
+
+func (a Activate) Backward(t *graph.Tape, s *graph.Step) error {
+	v := s.In[0]
+	t.Give(v, t.Do(ActivateGrad{a}, "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{v, must(t, s)})[0])
+	return nil
+}

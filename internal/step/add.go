@@ -70,3 +70,10 @@ func each(w *walk.Worker, it *plan.Item, p plan.Rect, f func(out, a, b []float32
 		f(out[i:j], a[i:j], b[i:j])
 	}
 }
+
+func (Add) Backward(t *graph.Tape, s *graph.Step) error {
+	d := must(t, s)
+	t.Give(s.In[0], d)
+	t.Give(s.In[1], d)
+	return nil
+}

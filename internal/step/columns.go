@@ -55,3 +55,9 @@ func runColumns(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		copy(out[r*width+p.C0:r*width+p.C1], in[r*wide+from+p.C0:])
 	}
 }
+
+func (c Columns) Backward(t *graph.Tape, s *graph.Step) error {
+	v := s.In[0]
+	t.Give(v, t.Do(ColumnsGrad(c), "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{must(t, s)})[0])
+	return nil
+}

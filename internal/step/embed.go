@@ -62,3 +62,9 @@ func runEmbed(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		}
 	}
 }
+
+func (e Embed) Backward(t *graph.Tape, s *graph.Step) error {
+	d, w := must(t, s), s.W[0]
+	t.GiveWeight(w, t.Do(EmbedGrad{e.Scale, t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Width(d), t.OfWeight(w), []graph.ValueID{d})[0])
+	return nil
+}

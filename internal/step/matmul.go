@@ -377,3 +377,25 @@ func tree(w *walk.Worker, dst []float32, parts [][]float32, at int, room [][256]
 		w.Kernels().Add(dst, dst, room[0][:n])
 	}
 }
+
+// Backward multiplies with the transpose for the input, and takes the outer product for the matrix.
+func (Matmul) Backward(t *graph.Tape, s *graph.Step) error {
+	x, d, w := s.In[0], must(t, s), s.W[0]
+	if m := t.G.Weights[w]; m.Of > 0 || m.Experts > 0 {
+		return &graph.NoBackwardError{Step: s.Name, Kind: "matmul", Why: "a weight that is a part of a tensor, which is not trained yet"}
+	}
+	if len(s.W) > 1 {
+		b := s.W[1]
+		t.GiveWeight(b, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[b].Name, t.G.Width(d), t.OfWeight(b), []graph.ValueID{d})[0])
+	}
+	dy := t.Turned(d, Turn{})
+	t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, t.Turned(x, Turn{})}, w)[0])
+	t.Give(x, t.Do(Matmul{Slices: 1}, "d."+s.Name, t.G.Width(x), t.G.Values[x].Space, []graph.ValueID{d}, t.Transpose(w))[0])
+	return nil
+}
+
+// must is the gradient of a step's only output, which has one.
+func must(t *graph.Tape, s *graph.Step) graph.ValueID {
+	d, _ := t.Of(s.Out[0])
+	return d
+}

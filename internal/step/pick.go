@@ -53,3 +53,9 @@ func runPick(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		copy(dst[r*width+p.C0:r*width+p.C1], src[row*width+p.C0:])
 	}
 }
+
+func (Pick) Backward(t *graph.Tape, s *graph.Step) error {
+	d, v := must(t, s), s.In[0]
+	t.Give(v, t.Do(PickGrad{}, "d."+t.G.Values[v].Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{d})[0])
+	return nil
+}

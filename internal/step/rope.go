@@ -16,6 +16,7 @@ type Rotate struct {
 	Table int // index in graph.Graph.Ropes
 	D     int // head size
 	Neox  bool
+	Back  bool // the other way, for gradients
 }
 
 func (Rotate) Kind() string         { return "rope" }
@@ -50,6 +51,9 @@ func (t Rotate) Ref(r *graph.Ref, s *graph.Step) {
 			for i, f := range freq {
 				a := float64(r.In.Pos[row]) * f
 				c, sn := math.Cos(a)*rope.Scale, math.Sin(a)*rope.Scale
+				if t.Back {
+					sn = -sn
+				}
 				i0, i1 := h+2*i, h+2*i+1
 				if t.Neox {
 					i0, i1 = h+i, h+i+n
@@ -82,25 +86,36 @@ func (t Rotate) Realise(b *plan.Builder, i int) (int, error) {
 }
 
 // anglesKey names the angles of a rope table among what a plan makes once.
-type anglesKey int
+type anglesKey struct {
+	table int
+	back  bool
+}
 
 // angles is the pair of buffers cos, sin of the table, made once per walk.
 func (t Rotate) angles(b *plan.Builder) []plan.Operand {
-	return b.Once(anglesKey(t.Table), func() []plan.Operand {
+	return b.Once(anglesKey{t.Table, t.Back}, func() []plan.Operand {
 		n := len(b.Plan.G.Ropes[t.Table].InvFreq)
 		a := []plan.Operand{b.Buffer(plan.Buffer{Name: "cos", Width: n}), b.Buffer(plan.Buffer{Name: "sin", Width: n})}
 		// At the head of the list, before the first barrier, where nothing waits for it.
-		b.EmitFirst(plan.Item{Do: angles, Name: fmt.Sprintf("rope%d", t.Table), Table: t.Table, Cut: plan.Cut{By: plan.Rows},
-			Out: []plan.Operand{a[0].Cols(0), a[1].Cols(0)}})
+		it := plan.Item{Do: angles, Name: fmt.Sprintf("rope%d", t.Table), Table: t.Table, Cut: plan.Cut{By: plan.Rows},
+			Out: []plan.Operand{a[0].Cols(0), a[1].Cols(0)}}
+		if t.Back {
+			it.Do = anglesBack
+		}
+		b.EmitFirst(it)
 		return a
 	})
 }
 
-// angles makes cos and sin of the rows' positions for a rope table.
-var angles = &plan.Kind{Name: "angles", Out: 2,
-	Elements: func(p *plan.Plan, it *plan.Item) plan.Elements { // sines and cosines in Go
-		return plan.Elements{N: p.Width(it.Out), Ops: 1500}
-	},
+// angles makes cos and sin of the rows' positions for a rope table, anglesBack those of the other way.
+var (
+	angles     = &plan.Kind{Name: "angles", Out: 2, Elements: anglesElements}
+	anglesBack = &plan.Kind{Name: "angles-back", Out: 2, Elements: anglesElements}
+)
+
+// anglesElements are sines and cosines in Go.
+func anglesElements(p *plan.Plan, it *plan.Item) plan.Elements {
+	return plan.Elements{N: p.Width(it.Out), Ops: 1500}
 }
 
 func runAngles(w *walk.Worker, it *plan.Item, p plan.Rect) {
@@ -113,6 +128,9 @@ func runAngles(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			freq = table.Long
 		}
 		kernel.RopeAngles(cos[r*width:(r+1)*width], sin[r*width:(r+1)*width], int(w.Batch().Pos[r]), freq, table.Scale)
+		if it.Do == anglesBack {
+			w.Kernels().Scale(sin[r*width:(r+1)*width], sin[r*width:(r+1)*width], -1)
+		}
 	}
 }
 
@@ -136,4 +154,12 @@ func runRope(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			w.Kernels().Rope(dst[c:c+op.D], cos[r*n:(r+1)*n], sin[r*n:(r+1)*n], op.Neox)
 		}
 	}
+}
+
+// Backward turns the other way.
+func (t Rotate) Backward(tape *graph.Tape, s *graph.Step) error {
+	v, d := s.In[0], must(tape, s)
+	t.Back = !t.Back
+	tape.Give(v, tape.Do(t, "d."+s.Name, tape.G.Width(v), tape.G.Values[v].Space, []graph.ValueID{d})[0])
+	return nil
 }

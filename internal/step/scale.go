@@ -79,3 +79,12 @@ func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		}
 	}
 }
+
+func (c Scale) Backward(t *graph.Tape, s *graph.Step) error {
+	if len(s.W) > 0 {
+		return &graph.NoBackwardError{Step: s.Name, Kind: "scale", Why: "a factor that is a weight, which is not trained yet"}
+	}
+	v := s.In[0]
+	t.Give(v, t.Do(c, "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{must(t, s)})[0])
+	return nil
+}

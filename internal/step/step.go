@@ -15,7 +15,7 @@ var Table = []Row{
 	{Pick{}, []Realisation{{pick, runPick}}},
 	{Norm{}, []Realisation{{rmsnorm, runNorm}}},
 	{Matmul{}, []Realisation{{quantize, runQuantize}, {matmul, runMatmul}, {partial, runPartial}, {sum, runSum}}},
-	{Rotate{}, []Realisation{{angles, runAngles}, {rope, runRope}}},
+	{Rotate{}, []Realisation{{angles, runAngles}, {anglesBack, runAngles}, {rope, runRope}}},
 	{Attend{}, []Realisation{{store, runStore}, {attend, runAttend}, {keep, runKeep}, {chunks, runChunks}, {merge, runMerge}}},
 	{GLU{}, []Realisation{{siluMul, runSiLUMul}, {geluMul, runGELUMul}, {clampedMul, runClampedMul}}},
 	{Softcap{}, []Realisation{{bounded, runSoftcap}}},
@@ -29,6 +29,21 @@ var Table = []Row{
 	{Send{}, []Realisation{{send, runSend}, {sendScaled, runSendScaled}, {sendAct, runSendAct}}},
 	{Experts{}, []Realisation{{experts, runExperts}, {partialExperts, runPartialExperts}, {sumExperts, runSumExperts}}},
 	{Combine{}, []Realisation{{combine, runCombine}, {gather, runCombine}}},
+
+	// Of backwards.
+	{CrossEntropy{}, []Realisation{{crossEntropy, runCrossEntropy}}},
+	{Turn{}, []Realisation{{turn, runTurn}}},
+	{Outer{}, []Realisation{{outer, runOuter}}},
+	{SumRows{}, []Realisation{{sumRows, runSumRows}}},
+	{EmbedGrad{}, []Realisation{{embedGrad, runEmbedGrad}}},
+	{PickGrad{}, []Realisation{{pickGrad, runPickGrad}}},
+	{NormGrad{}, []Realisation{{normGrad, runNormGrad}}},
+	{NormWeight{}, []Realisation{{normWeight, runNormWeight}}},
+	{AttendGrad{}, []Realisation{{attendGrad, runAttendGrad}}},
+	{GLUGrad{}, []Realisation{{gluGrad, runGLUGrad}}},
+	{SoftcapGrad{}, []Realisation{{softcapGrad, runSoftcapGrad}}},
+	{ActivateGrad{}, []Realisation{{activateGrad, runActivateGrad}}},
+	{ColumnsGrad{}, []Realisation{{columnsGrad, runColumnsGrad}}},
 }
 
 // Row is a kind of step with the realisations that plans make of it.

@@ -62,3 +62,10 @@ func runTemper(w *walk.Worker, it *plan.Item, p plan.Rect) {
 		w.Kernels().Scale(out[i:j], in[i:j], float32(it.Op.(Temper).at(w.Batch().Pos[r])))
 	}
 }
+
+// Backward multiplies by the same factors.
+func (t Temper) Backward(tape *graph.Tape, s *graph.Step) error {
+	v := s.In[0]
+	tape.Give(v, tape.Do(t, "d."+s.Name, tape.G.Width(v), tape.G.Values[v].Space, []graph.ValueID{must(tape, s)})[0])
+	return nil
+}

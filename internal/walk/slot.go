@@ -363,6 +363,13 @@ func (s *Slot) keep(u *reader, p int) bool {
 	return true
 }
 
+// Renew has all panels packed anew at their next use, or by Pack: the weight has changed. No walk may go on.
+func (s *Slot) Renew() {
+	for i := range s.state {
+		s.state[i].Store(used)
+	}
+}
+
 // stand ends the packing of panel p: it is in its place.
 func (s *Slot) stand(p int) {
 	s.state[p].Store(packed)

@@ -21,6 +21,10 @@ type Batch struct {
 	IDs, Pos []int32
 	Seq      []int
 	Pick     []int32
+
+	// Of training: the token that should follow each row, below zero: none counts; and what each that counts has as its share of the loss.
+	Target []int32
+	Share  float32
 }
 
 // Weights is what the graph's weights are at run time, by graph.WeightID.

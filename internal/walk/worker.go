@@ -25,24 +25,27 @@ type Worker struct {
 	Lo, Hi  []int32         // of attention: the positions that rows see, for plan.TileRows rows or all of the walk
 	Lists   [][]float32
 
-	x      *Walker
-	number int
-	home   int
-	member int
-	copies [][]float32
-	routed Routing
-	wide   []float64
-	chose  []uint64 // of each expert, while a choice is counted
-	f32    kernel.Act
-	part   []plan.Rect // of the present item
-	panels []byte      // panels packed for one use
-	reader reader
-	join   int   // of these, those in which parts are put together
-	slot   *Slot // the slot and first row that row reads
-	row0   int
-	own    bool // of each row what the slot has
-	row    func(r int) []byte
-	_      [64]byte
+	x       *Walker
+	number  int
+	home    int
+	member  int
+	copies  [][]float32
+	routed  Routing
+	wide    []float64
+	singles []float32
+	ints    []int32
+	bytes   []byte
+	chose   []uint64 // of each expert, while a choice is counted
+	f32     kernel.Act
+	part    []plan.Rect // of the present item
+	panels  []byte      // panels packed for one use
+	reader  reader
+	join    int   // of these, those in which parts are put together
+	slot    *Slot // the slot and first row that row reads
+	row0    int
+	own     bool // of each row what the slot has
+	row     func(r int) []byte
+	_       [64]byte
 }
 
 // init makes the memory of worker i: need is what kernels ask for, panel the size of the scratch for panels, join that of the room where parts are put
@@ -138,6 +141,29 @@ func (w *Worker) Doubles(n int) []float64 {
 		w.wide = make([]float64, n)
 	}
 	return w.wide[:n]
+}
+
+// Singles, Ints and Bytes are room for n of them, Bytes at a multiple of 64, until the next call of the same.
+func (w *Worker) Singles(n int) []float32 {
+	if len(w.singles) < n {
+		w.singles = make([]float32, n)
+	}
+	return w.singles[:n]
+}
+
+func (w *Worker) Ints(n int) []int32 {
+	if len(w.ints) < n {
+		w.ints = make([]int32, n)
+	}
+	return w.ints[:n]
+}
+
+func (w *Worker) Bytes(n int) []byte {
+	if len(w.bytes) < n {
+		b := make([]byte, n+63)
+		w.bytes = b[-uintptr(unsafe.Pointer(&b[0]))&63:][:n]
+	}
+	return w.bytes[:n]
 }
 
 // FileRows reads the file form of matrix e of a weight from row row0 on, until the next call: of each row all, or what the slot's part has of it.

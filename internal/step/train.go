@@ -1,0 +1,30 @@
+package step
+
+import (
+	"maps"
+	"slices"
+
+	"ck/internal/graph"
+)
+
+// Train turns a model's graph into one that trains: the logits become the loss of each picked row (CrossEntropy), and the gradients of all weights are
+// results: it returns the terms of each. A walk has rows rows, of which leaf are a leaf (graph.Tape). Errors name the step that has no backward
+// (*graph.NoBackwardError).
+func Train(g *graph.Graph, rows, leaf int) (gradients map[graph.WeightID][]graph.ValueID, err error) {
+	space := g.Values[g.Logits].Space
+	loss, d := g.NewValue("loss", 1), g.NewValue("d."+g.Values[g.Logits].Name, g.Width(g.Logits))
+	g.Values[loss].Space, g.Values[d].Space = space, space
+	logits := g.Logits
+	forward := len(g.Steps)
+	g.Add(CrossEntropy{}, "loss", []graph.ValueID{logits}, []graph.ValueID{loss, d})
+	t, err := graph.Differentiate(g, forward, logits, d, rows, leaf, Add{})
+	if err != nil {
+		return nil, err
+	}
+	g.Logits = loss
+	gradients = t.Weights()
+	for _, w := range slices.Sorted(maps.Keys(gradients)) {
+		g.Results = append(g.Results, gradients[w]...)
+	}
+	return gradients, g.Check()
+}

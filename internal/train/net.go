@@ -1,0 +1,313 @@
+// Package train fine-tunes models: it walks a graph forward and backward, adds gradients up in one order, and updates weights.
+//
+// A leaf is one slot of tokens of the global batch. Its gradients do not depend on what it is computed with; those of leaves are added by a tree of their
+// numbers. So the bits are the same for any number of threads and any cut of the batch into walks.
+package train
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"ck/asm/half"
+	"ck/internal/graph"
+	"ck/internal/kernel"
+	"ck/internal/kv"
+	"ck/internal/plan"
+	"ck/internal/quant"
+	"ck/internal/step"
+	"ck/internal/team"
+	"ck/internal/walk"
+)
+
+// A Param is a weight that is trained: [Rows, Cols] values in float32.
+type Param struct {
+	graph.Weight
+	Value []float32
+
+	gradients []graph.ValueID // terms
+	slots     []*walk.Slot    // of the matrix and its transpose, where products read them
+}
+
+// Matrix reports whether it is more than a vector: of those weights decay.
+func (p *Param) Matrix() bool { return p.Rows > 1 }
+
+// NetOptions say how a graph trains.
+type NetOptions struct {
+	Leaf   int           // tokens of a leaf
+	Leaves int           // of a walk, a power of two
+	Type   quant.Type    // of products: F32 or BF16
+	Table  *kernel.Table // kernels
+	Team   *team.Team    // workers
+}
+
+// A Net is a graph with its weights in memory, and their gradients behind each walk.
+type Net struct {
+	G      *graph.Graph // with its backward
+	Params []*Param     // in the order of the graph's weights
+
+	opt   NetOptions
+	walk  *walk.Walker
+	cache *kv.Cache
+	batch walk.Batch
+	seqs  []int
+}
+
+// NewNet makes a net of a model's graph, which it extends by the backward. load writes a weight's values. Errors are *graph.NoBackwardError where a step cannot
+// be trained.
+func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []float32) error) (*Net, error) {
+	if opt.Type != quant.F32 && opt.Type != quant.BF16 {
+		return nil, fmt.Errorf("products of %v: expected F32 or BF16", opt.Type)
+	}
+	weights := len(g.Weights)
+	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf)
+	if err != nil {
+		return nil, err
+	}
+	n := &Net{G: g, opt: opt}
+	values := make([][]float32, weights)
+	for i, w := range g.Weights[:weights] {
+		id := graph.WeightID(i)
+		if w.Of > 0 || w.Experts > 0 {
+			return nil, fmt.Errorf("%s: parts of tensors and experts are not trained yet", w.Label())
+		}
+		values[i] = make([]float32, w.Rows*w.Cols)
+		if err := load(w, values[i]); err != nil {
+			return nil, err
+		}
+		v, ok := gradients[id]
+		if !ok {
+			return nil, fmt.Errorf("internal error: the loss does not depend on %s", w.Name)
+		}
+		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v})
+	}
+	return n, n.lay(values)
+}
+
+// lay makes the plan, the panels and the buffers.
+func (n *Net) lay(values [][]float32) error {
+	g := n.G
+	f := n.opt.Table.Format(n.opt.Type, n.opt.Type == quant.F32)
+	w := walk.Weights{Slots: make([][]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)), Decode: make([]func(int, []float32), len(g.Weights))}
+	for i, x := range g.Weights {
+		own := i
+		if x.Turned {
+			own = slices.IndexFunc(g.Weights, func(o graph.Weight) bool { return o.Name == x.Name && !o.Turned })
+		}
+		v, roles := values[own], g.Roles(graph.WeightID(i))
+		if roles[graph.Vector] {
+			w.Vectors[i] = v
+		}
+		if roles[graph.Lookup] {
+			w.Decode[i] = func(row int, dst []float32) { copy(dst, v[row*x.Cols:]) }
+		}
+		if roles[graph.Matrix] {
+			s := walk.NewSlot(x, f, nil, aligned(walk.PanelsBytes(x, f)))
+			s.Stored = &rows{x, v, n.opt.Type}
+			w.Slots[i] = []*walk.Slot{s}
+			n.Params[own].slots = append(n.Params[own].slots, s)
+		}
+	}
+	rows := n.opt.Leaf * n.opt.Leaves
+	p, err := plan.Build(g, plan.Machine{Workers: n.opt.Team.Size(), MaxRows: max(rows, 17), MaxPicks: max(rows, 17), Taps: g.Results,
+		Format: func(id graph.WeightID) *kernel.Format {
+			if w.Slots[id] == nil {
+				return nil
+			}
+			return f
+		}})
+	if err != nil {
+		return err
+	}
+	var layers []kv.Layer
+	for _, c := range g.Caches {
+		f, err := n.opt.Table.KV(quant.F32, c.D, c.Dv)
+		if err != nil {
+			return err
+		}
+		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
+	}
+	n.cache = kv.New(layers, 1, 1, func(_, size int) ([]byte, error) { return aligned(size), nil }, 0)
+	if n.walk, err = walk.New(p, step.Routines, n.opt.Table, w, n.cache, aligned(p.Arena+64)); err != nil {
+		return err
+	}
+	return n.Renew()
+}
+
+// Plan is the list of items, forward, loss and backward.
+func (n *Net) Plan() *plan.Plan { return n.walk.Plan }
+
+// aligned is n bytes at a multiple of 64.
+func aligned(n int) []byte {
+	b := make([]byte, n+63)
+	return b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))&63:][:n:n]
+}
+
+// rows makes the file form of rows of a matrix, or of its transpose, of its values.
+type rows struct {
+	w   graph.Weight
+	v   []float32
+	typ quant.Type
+}
+
+// Whole is walk.Stored: any rows can be made.
+func (x *rows) Whole(from, to int) (int, int) { return from, to }
+
+// Unpack is walk.Stored.
+func (x *rows) Unpack(dst []byte, from, to int) {
+	n := x.w.Cols
+	if x.typ == quant.F32 {
+		f := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n)
+		if !x.w.Turned {
+			copy(f, x.v[from*n:to*n])
+			return
+		}
+		x.turned(from, to, func(at int, v float32) { f[at] = v })
+		return
+	}
+	h := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n)
+	if !x.w.Turned {
+		for i, v := range x.v[from*n : to*n] {
+			h[i] = half.F32ToBF16(v)
+		}
+		return
+	}
+	x.turned(from, to, func(at int, v float32) { h[at] = half.F32ToBF16(v) })
+}
+
+// turned sets the elements of rows [from, to) of the transpose, counted from the first.
+func (x *rows) turned(from, to int, set func(at int, v float32)) {
+	n := x.w.Cols
+	for k := range n {
+		for i, v := range x.v[k*x.w.Rows+from : k*x.w.Rows+to] {
+			set(i*n+k, v)
+		}
+	}
+}
+
+// Renew packs all panels anew: values have changed.
+func (n *Net) Renew() error {
+	for _, p := range n.Params {
+		for _, s := range p.slots {
+			s.Renew()
+		}
+	}
+	size := n.opt.Team.Size()
+	return n.opt.Team.Run(func(w int) {
+		for _, p := range n.Params {
+			for _, s := range p.slots {
+				s.Pack(w, size, nil)
+			}
+		}
+	})
+}
+
+// A Leaf is a slot of tokens: those of sequences, one after the other, each from position 0 on.
+type Leaf struct {
+	IDs, Pos []int32
+	Seq      []int32 // of the leaf; below zero: padding
+	Loss     []bool  // the token is to be predicted
+}
+
+// Targets is how many tokens are to be predicted.
+func (l *Leaf) Targets() (count int) {
+	for i := range l.IDs {
+		if l.target(i) >= 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// target is the token that should follow token i; -1: none counts.
+func (l *Leaf) target(i int) int32 {
+	if i+1 < len(l.IDs) && l.Loss[i+1] && l.Seq[i] >= 0 && l.Seq[i+1] == l.Seq[i] {
+		return l.IDs[i+1]
+	}
+	return -1
+}
+
+// Walk goes forward and backward through leaves, as many as a walk has; share is what each token that counts has of the loss. It returns the sums of the
+// losses of the leaves' tokens. Gradients are there until the next walk.
+func (n *Net) Walk(leaves []Leaf, share float64, stop *atomic.Bool) ([]float64, error) {
+	if len(leaves) != n.opt.Leaves {
+		return nil, fmt.Errorf("internal error: %d leaves in a walk of %d", len(leaves), n.opt.Leaves)
+	}
+	b := &n.batch
+	b.IDs, b.Pos, b.Seq, b.Pick, b.Target, b.Share = b.IDs[:0], b.Pos[:0], b.Seq[:0], b.Pick[:0], b.Target[:0], float32(share)
+	defer n.drop()
+	for i := range leaves {
+		if err := n.add(&leaves[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.walk.Run(n.opt.Team, b, stop); err != nil {
+		return nil, err
+	}
+	losses := make([]float64, len(leaves))
+	for r := range b.IDs {
+		losses[r/n.opt.Leaf] += float64(n.walk.Logits(r)[0])
+	}
+	return losses, nil
+}
+
+// add appends a leaf to the batch.
+func (n *Net) add(l *Leaf) error {
+	b := &n.batch
+	if len(l.IDs) != n.opt.Leaf || len(l.Pos) != n.opt.Leaf || len(l.Seq) != n.opt.Leaf || len(l.Loss) != n.opt.Leaf {
+		return fmt.Errorf("internal error: a leaf of %d tokens, walks have %d", len(l.IDs), n.opt.Leaf)
+	}
+	for i, id := range l.IDs {
+		if id < 0 || int(id) >= n.G.Vocab {
+			return fmt.Errorf("token %d is id %d, the vocabulary has %d", i, id, n.G.Vocab)
+		}
+		first := i == 0 || l.Seq[i] != l.Seq[i-1]
+		pos := l.Pos[i]
+		switch {
+		case l.Seq[i] < 0 && !first:
+			pos = b.Pos[len(b.Pos)-1] + 1
+		case l.Seq[i] < 0:
+			pos = 0
+		case first && pos != 0 || !first && pos != l.Pos[i-1]+1:
+			return fmt.Errorf("internal error: token %d of a leaf is at position %d", i, pos)
+		}
+		if first {
+			n.seqs = append(n.seqs, n.cache.NewSeq())
+		}
+		b.IDs, b.Pos, b.Seq = append(b.IDs, id), append(b.Pos, pos), append(b.Seq, n.seqs[len(n.seqs)-1])
+		b.Pick, b.Target = append(b.Pick, int32(len(b.Pick))), append(b.Target, l.target(i))
+		if i+1 == len(l.IDs) || l.Seq[i+1] != l.Seq[i] {
+			n.cache.Expect(b.Seq[len(b.Seq)-1], int(pos)+1)
+			if err := n.cache.Reserve(b.Seq[len(b.Seq)-1], int(pos)+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drop forgets the sequences of a walk.
+func (n *Net) drop() {
+	for _, s := range n.seqs {
+		n.cache.Drop(s)
+	}
+	n.seqs = n.seqs[:0]
+}
+
+// gradients are the terms of the gradients of all parameters, of the last walk: [Rows, Cols] each, until the next.
+func (n *Net) gradients() (terms [][]float32) {
+	for _, p := range n.Params {
+		for _, g := range p.gradients {
+			v, _ := n.walk.Tap(g)
+			terms = append(terms, v.Data[:len(p.Value)])
+		}
+	}
+	return terms
+}
+
+// NotFinite is the first of numbers that is an infinity or NaN; -1: none.
+func NotFinite(x []float32) int {
+	return slices.IndexFunc(x, func(v float32) bool { return math.IsInf(float64(v), 0) || v != v })
+}

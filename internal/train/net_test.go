@@ -1,0 +1,200 @@
+package train
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"ck/internal/engine"
+	"ck/internal/gguf"
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/quant"
+	"ck/internal/step"
+	"ck/internal/team"
+	"ck/internal/testkit"
+)
+
+func crew(t testing.TB, workers int) *team.Team {
+	t.Helper()
+	c, err := team.New(make([]int, workers), team.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func table() *kernel.Table { return kernel.For(isa.Best(isa.Detect()), isa.Detect()) }
+
+// open opens a reference model.
+func open(t testing.TB, name string) *gguf.Model {
+	t.Helper()
+	path := filepath.Join(testkit.Data(t, "models/"+name), "model.gguf")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%s has no GGUF file", name)
+	}
+	m, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// randomLeaf is a leaf with sequences of several lengths, tokens that do not count, and padding.
+func randomLeaf(rng *rand.Rand, vocab, n int) Leaf {
+	var l Leaf
+	pos, seq := int32(0), int32(0)
+	for i := range n {
+		if i > 0 && rng.IntN(n/3) == 0 {
+			pos, seq = 0, seq+1
+		}
+		l.IDs, l.Pos, l.Seq, l.Loss = append(l.IDs, int32(rng.IntN(vocab))), append(l.Pos, pos), append(l.Seq, seq), append(l.Loss, rng.IntN(4) > 0)
+		if i >= n-3 {
+			l.Seq[i], l.Loss[i] = -1, false
+		}
+		pos++
+	}
+	return l
+}
+
+// exact is the training graph of a model over leaves in float64.
+func exact(t *testing.T, m *gguf.Model, leaves []Leaf, share float64) (*graph.Ref, map[string][]graph.ValueID) {
+	t.Helper()
+	g, _, err := engine.GraphOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := len(leaves[0].IDs)
+	grads, err := step.Train(g, n*len(leaves), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := graph.Input{Share: share}
+	for s, l := range leaves {
+		for i := range l.IDs {
+			in.IDs, in.Pos, in.Seq = append(in.IDs, l.IDs[i]), append(in.Pos, l.Pos[i]), append(in.Seq, int32(1000*s)+l.Seq[i])
+			in.Pick, in.Target = append(in.Pick, int32(len(in.Pick))), append(in.Target, l.target(i))
+		}
+	}
+	by := map[string][]graph.ValueID{}
+	for w, v := range grads {
+		by[g.Weights[w].Label()] = v
+	}
+	return graph.Evaluate(g, in, func(w graph.WeightID, row int, dst []float64) {
+		x := m.Tensor(g.Weights[w].Name)
+		quant.Exact(x.Type, dst, x.Reader().Row(row))
+	}), by
+}
+
+// Models of all families that can be trained have the losses and gradients of float64.
+func TestModels(t *testing.T) {
+	trained := 0
+	for _, name := range []string{"llama-gqa", "llama-bias", "llama-spm-tied", "llama-rope-llama3", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "olmo2", "smollm3", "arcee",
+		"apertus", "granite", "exaone4", "seed-oss", "ernie4_5", "hunyuan-dense", "glm4"} {
+		t.Run(name, func(t *testing.T) {
+			m := open(t, name)
+			const leaf, leaves = 35, 2
+			rng := rand.New(rand.NewPCG(7, 8))
+			n, err := Open(m, NetOptions{Leaf: leaf, Leaves: leaves, Type: quant.F32, Table: table(), Team: crew(t, 3)})
+			if none := (*graph.NoBackwardError)(nil); errors.As(err, &none) {
+				t.Skip(err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Plan().Check(); err != nil {
+				t.Fatal(err)
+			}
+			var batch []Leaf
+			for range leaves {
+				batch = append(batch, randomLeaf(rng, n.G.Vocab, leaf))
+			}
+			const share = 1.0 / 50
+			losses, err := n.Walk(batch, share, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ref, grads := exact(t, m, batch, share)
+			want := make([]float64, leaves)
+			for r, l := range ref.Vals[ref.G.Logits] {
+				want[r/leaf] += l[0]
+			}
+			for i := range want {
+				if math.Abs(losses[i]-want[i]) > 2e-5*want[i] {
+					t.Errorf("leaf %d: loss %.7g, exactly %.7g", i, losses[i], want[i])
+				}
+			}
+			total := NewSum(n)
+			total.Begin(1)
+			total.Add()
+			for j, got := range total.Gradients() {
+				p := n.Params[j]
+				diff, sum := 0.0, 0.0
+				for i, got := range got {
+					x := 0.0
+					for _, v := range grads[p.Label()] {
+						x += ref.Vals[v][i/p.Cols][i%p.Cols]
+					}
+					diff, sum = diff+(float64(got)-x)*(float64(got)-x), sum+x*x
+				}
+				if e := math.Sqrt(diff / (sum + 1e-30)); !(e < 3e-5) {
+					t.Errorf("%s: the gradient is off by %.2g", p.Name, e)
+				}
+			}
+			trained++
+		})
+	}
+	t.Logf("%d models", trained)
+}
+
+// The gradients of leaves are the same bits for any number of workers, and walks of single leaves, added by the tree, make those of a walk of several.
+func TestSameGradients(t *testing.T) {
+	for _, name := range []string{"llama-bias", "qwen3"} {
+		m := open(t, name)
+		const leaf, leaves = 64, 4
+		rng := rand.New(rand.NewPCG(9, 8))
+		g, _, err := engine.GraphOf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch []Leaf
+		for range leaves {
+			batch = append(batch, randomLeaf(rng, g.Vocab, leaf))
+		}
+		for _, typ := range []quant.Type{quant.F32, quant.BF16} {
+			var want [][]float32
+			for _, c := range []struct{ workers, leaves int }{{1, 4}, {2, 4}, {3, 4}, {2, 1}, {3, 2}} {
+				n, err := Open(m, NetOptions{Leaf: leaf, Leaves: c.leaves, Type: typ, Table: table(), Team: crew(t, c.workers)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum := NewSum(n)
+				sum.Begin(leaves / c.leaves)
+				for at := 0; at < leaves; at += c.leaves {
+					if _, err := n.Walk(batch[at:at+c.leaves], 0.01, nil); err != nil {
+						t.Fatal(err)
+					}
+					sum.Add()
+				}
+				for i, got := range sum.Gradients() {
+					p := n.Params[i]
+					if len(want) <= i {
+						want = append(want, append([]float32(nil), got...))
+						continue
+					}
+					for j := range got {
+						if math.Float32bits(got[j]) != math.Float32bits(want[i][j]) {
+							t.Fatalf("%s, %v, %+v: %s: element %d is %v, with one worker and one walk %v", name, typ, c, p.Name, j, got[j], want[i][j])
+						}
+					}
+				}
+			}
+		}
+	}
+}
