@@ -1,0 +1,234 @@
+package train
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"ck/internal/gguf"
+	"ck/internal/quant"
+)
+
+func adamw() Optimizer {
+	return Optimizer{Name: "adamw", Beta1: 0.9, Beta2: 0.95, Eps: 1e-8, Decay: 0.1, Clip: 1}
+}
+
+func trainer(t *testing.T, m *gguf.Model, workers, leaf, leaves, batch, steps int, typ quant.Type) *Trainer {
+	t.Helper()
+	n, err := Open(m, NetOptions{Leaf: leaf, Leaves: leaves, Type: typ, Table: table(), Team: crew(t, workers)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := NewTrainer(n, Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "cosine", Rate: 3e-3, Floor: 0.1, Warmup: 2, Steps: steps}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// batches are leaves of text that can be learned: runs of ids.
+func batches(vocab, leaf, batch, steps int) (all [][]Leaf) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range steps {
+		var b []Leaf
+		for range batch {
+			l := randomLeaf(rng, vocab, leaf)
+			id := rng.IntN(vocab)
+			for i := range l.IDs {
+				l.IDs[i] = int32((id + i) % min(vocab, 50))
+			}
+			b = append(b, l)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// saved is a checkpoint as bytes.
+func saved(t *testing.T, x *Trainer) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := x.Save(&b, State{Options: map[string]string{"lr": "0.003"}, Data: "abc"}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Whatever the workers and the walks: checkpoints are the same bytes, and so is one that was made after going on from an earlier one. The loss falls.
+func TestSameCheckpoints(t *testing.T) {
+	m := open(t, "qwen3")
+	const leaf, batch, steps = 32, 4, 12
+	data := batches(40, leaf, batch, steps)
+	for _, typ := range []quant.Type{quant.F32, quant.BF16} {
+		var want, half []byte
+		for _, c := range []struct{ workers, leaves int }{{1, 4}, {2, 2}, {3, 1}} {
+			x := trainer(t, m, c.workers, leaf, c.leaves, batch, steps, typ)
+			first, last := 0.0, 0.0
+			for i, b := range data {
+				s, err := x.Step(b, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if last = s.Loss; i == 0 {
+					first = last
+				}
+				if i == steps/2-1 && half == nil {
+					half = saved(t, x)
+				}
+			}
+			if last > 0.7*first {
+				t.Errorf("%v: the loss went from %.3f to %.3f", typ, first, last)
+			}
+			got := saved(t, x)
+			if want == nil {
+				want = got
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%v, %+v: another checkpoint", typ, c)
+			}
+		}
+		x := trainer(t, m, 2, leaf, 4, batch, steps, typ)
+		c, err := gguf.FromBytes("half", half)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Restore(c, State{Options: map[string]string{"lr": "0.003"}, Data: "abc"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range data[x.Done:] {
+			if _, err := x.Step(b, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(saved(t, x), want) {
+			t.Errorf("%v: training that went on from a checkpoint made another one", typ)
+		}
+	}
+}
+
+// What does not fit a checkpoint is named, and damage is found, wherever it is.
+func TestCheckpointRefused(t *testing.T) {
+	m := open(t, "qwen2")
+	x := trainer(t, m, 1, 32, 1, 1, 5, quant.F32)
+	b := saved(t, x)
+	for what, c := range map[string]struct {
+		state State
+		says  string
+	}{
+		"option": {State{Options: map[string]string{"lr": "0.1"}, Data: "abc"}, "--lr: the checkpoint has \"0.003\""},
+		"data":   {State{Options: map[string]string{"lr": "0.003"}, Data: "xyz"}, "the data"},
+	} {
+		c2, err := gguf.FromBytes("c", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mismatch *MismatchError
+		if err := x.Restore(c2, c.state); !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	found := 0
+	for range 40 {
+		broken := bytes.Clone(b)
+		broken[len(b)/3+rng.IntN(len(b)*2/3)] ^= 1 << rng.IntN(8)
+		c, err := gguf.FromBytes("c", broken)
+		if err == nil {
+			err = x.Restore(c, State{Options: map[string]string{"lr": "0.003"}, Data: "abc"})
+		}
+		if err != nil {
+			found++
+		}
+	}
+	if found < 38 { // padding between tensors is nobody's
+		t.Errorf("%d of 40 damages were found", found)
+	}
+}
+
+// Schedules, by hand.
+func TestSchedule(t *testing.T) {
+	for _, c := range []struct {
+		s    Schedule
+		want []float64
+	}{
+		{Schedule{Kind: "constant", Rate: 2, Warmup: 2, Steps: 4}, []float64{1, 2, 2, 2}},
+		{Schedule{Kind: "linear", Rate: 2, Steps: 4}, []float64{2, 1.5, 1, 0.5}},
+		{Schedule{Kind: "cosine", Rate: 2, Floor: 0.5, Warmup: 1, Steps: 5}, []float64{2, 2, 1 + (2+math.Sqrt2)/4, 1.5, 1 + (2-math.Sqrt2)/4}},
+		{Schedule{Kind: "wsd", Rate: 2, Steps: 10, End: 0.2}, []float64{2, 2, 2, 2, 2, 2, 2, 2, 2, 1}},
+	} {
+		for n, want := range c.want {
+			if got := c.s.At(n); math.Abs(got-want) > 1e-12 {
+				t.Errorf("%+v: step %d has %v, expected %v", c.s, n, got, want)
+			}
+		}
+	}
+	for _, s := range []Schedule{{Kind: "x", Rate: 1, Steps: 1}, {Kind: "linear", Steps: 1}, {Kind: "linear", Rate: 1}, {Kind: "linear", Rate: math.NaN(), Steps: 1}, {Kind: "wsd", Rate: 1, Steps: 2, End: 2},
+		{Kind: "linear", Rate: 1, Steps: 2, Warmup: 3}} {
+		if s.Check() == nil {
+			t.Errorf("%+v is taken", s)
+		}
+	}
+}
+
+// AdamW as its authors write it, in float64; clipping scales all gradients by one factor.
+func TestAdamW(t *testing.T) {
+	m := open(t, "qwen2")
+	x := trainer(t, m, 2, 32, 1, 1, 3, quant.F32)
+	before := make([][]float64, len(x.Net.Params))
+	m1, m2 := make([][]float64, len(before)), make([][]float64, len(before))
+	for i, p := range x.Net.Params {
+		m1[i], m2[i] = make([]float64, len(p.Value)), make([]float64, len(p.Value))
+		for _, v := range p.Value {
+			before[i] = append(before[i], float64(v))
+		}
+	}
+	o := adamw()
+	for step, b := range batches(40, 32, 1, 3) {
+		s, err := x.Step(b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scale, norm := min(1, o.Clip/s.Norm), 0.0
+		for i, g := range x.sum.whole {
+			p := x.Net.Params[i]
+			for j, v := range g {
+				norm += float64(v) * float64(v)
+				d := float64(v) * scale
+				m1[i][j] = o.Beta1*m1[i][j] + (1-o.Beta1)*d
+				m2[i][j] = o.Beta2*m2[i][j] + (1-o.Beta2)*d*d
+				n := float64(step + 1)
+				if p.Rows > 1 {
+					before[i][j] -= s.Rate * o.Decay * before[i][j]
+				}
+				before[i][j] -= s.Rate * m1[i][j] / (1 - math.Pow(o.Beta1, n)) / (math.Sqrt(m2[i][j]/(1-math.Pow(o.Beta2, n))) + o.Eps)
+				if e := math.Abs(before[i][j] - float64(p.Value[j])); e > 1e-5*s.Rate*n+3e-7*math.Abs(before[i][j])*n {
+					t.Fatalf("step %d: %s: element %d is %v, expected %v", step, p.Name, j, p.Value[j], before[i][j])
+				}
+			}
+		}
+		if math.Abs(math.Sqrt(norm)-s.Norm) > 1e-9*s.Norm {
+			t.Errorf("a norm of %v, expected %v", s.Norm, math.Sqrt(norm))
+		}
+	}
+}
+
+// A step without numbers changes nothing and names the tensor or the loss.
+func TestBadStep(t *testing.T) {
+	m := open(t, "qwen2")
+	x := trainer(t, m, 1, 32, 1, 1, 3, quant.F32)
+	x.Net.Params[1].Value[3] = float32(math.Inf(1))
+	if err := x.Net.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	before := saved(t, x)
+	var bad *BadStepError
+	if _, err := x.Step(batches(40, 32, 1, 1)[0], nil); !errors.As(err, &bad) || bad.Step != 1 {
+		t.Errorf("%v", err)
+	}
+	if !bytes.Equal(before, saved(t, x)) {
+		t.Error("a bad step changed something")
+	}
+}
