@@ -169,6 +169,9 @@ func (t *Table) Format(w quant.Type, f32 bool) *Format {
 	return &t.formats[0][w]
 }
 
+// Plain is how matmuls read weights of float32 with activations of float32.
+func (t *Table) Plain() *Format { return t.Format(quant.F32, true) }
+
 // Layout names the layout of the panels and the version of their bytes, which are the same on every tier; "" if
 // Direct.
 func (f *Format) Layout() (name string, version int) {

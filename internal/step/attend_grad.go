@@ -8,7 +8,6 @@ import (
 	"ck/internal/graph"
 	"ck/internal/kernel"
 	"ck/internal/plan"
-	"ck/internal/quant"
 	"ck/internal/walk"
 )
 
@@ -166,7 +165,7 @@ type view struct {
 func (v view) row(r int) []float32 { return v.v[r*v.width+v.at:][:v.n] }
 
 func newAttendTiles(w *walk.Worker, op Attend, c graph.Cache) *attendTiles {
-	f := w.Kernels().Format(quant.F32, true)
+	f := w.Kernels().Plain()
 	wide := max(c.D, c.Dv)
 	tiles := (wide + gradTile - 1) / gradTile
 	x := &attendTiles{w: w, f: f, cache: c, op: op}

@@ -164,7 +164,7 @@ func (x *rows) Unpack(dst []byte, from, to int) {
 			copy(f, x.v[from*n:to*n])
 			return
 		}
-		x.turned(from, to, func(at int, v float32) { f[at] = v })
+		turned(f, x.v, x.w, from, to, func(v float32) float32 { return v })
 		return
 	}
 	h := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n)
@@ -174,15 +174,20 @@ func (x *rows) Unpack(dst []byte, from, to int) {
 		}
 		return
 	}
-	x.turned(from, to, func(at int, v float32) { h[at] = half.F32ToBF16(v) })
+	turned(h, x.v, x.w, from, to, half.F32ToBF16)
 }
 
-// turned sets the elements of rows [from, to) of the transpose, counted from the first.
-func (x *rows) turned(from, to int, set func(at int, v float32)) {
-	n := x.w.Cols
-	for k := range n {
-		for i, v := range x.v[k*x.w.Rows+from : k*x.w.Rows+to] {
-			set(i*n+k, v)
+// turned writes rows [from, to) of the transpose w of a matrix v, some columns at a time: a line of each row.
+func turned[T float32 | uint16](dst []T, v []float32, w graph.Weight, from, to int, of func(float32) T) {
+	const block = 16
+	n, rows := w.Cols, w.Rows
+	for k0 := 0; k0 < n; k0 += block {
+		k1 := min(k0+block, n)
+		for i := range to - from {
+			at := dst[i*n:]
+			for k := k0; k < k1; k++ {
+				at[k] = of(v[k*rows+from+i])
+			}
 		}
 	}
 }
