@@ -110,14 +110,7 @@ func (n *Net) lay(values [][]float32) error {
 			n.Params[own].slots = append(n.Params[own].slots, s)
 		}
 	}
-	rows := n.opt.Leaf * n.opt.Leaves
-	p, err := plan.Build(g, plan.Machine{Workers: n.opt.Team.Size(), MaxRows: max(rows, 17), MaxPicks: max(rows, 17), Taps: g.Results,
-		Format: func(id graph.WeightID) *kernel.Format {
-			if w.Slots[id] == nil {
-				return nil
-			}
-			return f
-		}})
+	p, err := buildPlan(g, n.opt, n.opt.Team.Size(), f)
 	if err != nil {
 		return err
 	}

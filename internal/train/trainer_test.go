@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ck/internal/engine"
 	"ck/internal/gguf"
 	"ck/internal/quant"
 )
@@ -230,5 +231,99 @@ func TestBadStep(t *testing.T) {
 	}
 	if !bytes.Equal(before, saved(t, x)) {
 		t.Error("a bad step changed something")
+	}
+}
+
+// A model that is written is read as the values that it has, in its own types; what is not trained stays.
+func TestWriteModel(t *testing.T) {
+	m := open(t, "llama-rope-llama3")
+	x := trainer(t, m, 2, 32, 1, 1, 2, quant.F32)
+	for _, b := range batches(40, 32, 1, 2) {
+		if _, err := x.Step(b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b bytes.Buffer
+	if err := x.Net.WriteModel(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	out, err := gguf.FromBytes("out", b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(out, x.Net.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for i, p := range x.Net.Params {
+		was := make([]float32, len(p.Value))
+		if err := load(m, p.Weight, was); err != nil {
+			t.Fatal(err)
+		}
+		row := make([]byte, m.Tensor(p.Name).Type.RowBytes(len(was)))
+		want := make([]float32, len(was))
+		if err := quant.Quantize(m.Tensor(p.Name).Type, row, p.Value, nil); err != nil {
+			t.Fatal(err)
+		}
+		quant.Decode(m.Tensor(p.Name).Type, want, row)
+		for j, v := range again.Params[i].Value {
+			if v != want[j] {
+				t.Fatalf("%s: element %d is %v, expected %v", p.Name, j, v, want[j])
+			}
+			if v != was[j] {
+				changed++
+			}
+		}
+	}
+	if changed == 0 || len(out.Tensors) != len(m.Tensors) {
+		t.Errorf("%d values changed; %d tensors of %d", changed, len(out.Tensors), len(m.Tensors))
+	}
+}
+
+// Gradients that are wrong are found; what is estimated is what is taken.
+func TestCheckGradients(t *testing.T) {
+	m := open(t, "qwen3")
+	rng := rand.New(rand.NewPCG(5, 8))
+	opt := NetOptions{Leaf: 32, Leaves: 2, Type: quant.F32, Table: table(), Team: crew(t, 2)}
+	n, err := Open(m, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaves := []Leaf{randomLeaf(rng, n.G.Vocab, 32), randomLeaf(rng, n.G.Vocab, 32)}
+	checked := 0
+	if err := n.CheckGradients(leaves, 1, func(c GradientCheck) error {
+		if c.Bad() {
+			t.Errorf("%+v", c)
+		}
+		if c.Gradient = -c.Gradient; c.Noise < 0.1 {
+			if c.Error = 2; c.Bad() {
+				checked++
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if checked < len(n.Params)/2 {
+		t.Errorf("%d of %d would be found", checked, len(n.Params))
+	}
+	g, _, err := engine.GraphOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, ops, err := Estimate(g, opt, 2, 4, "adamw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, panels := int64(0), int64(0)
+	for _, p := range n.Params {
+		values += 4 * int64(len(p.Value))
+		for _, s := range p.slots {
+			panels += int64(s.PackedBytes())
+		}
+	}
+	if mem.Values != values || mem.Panels != panels || mem.Walk != int64(n.Plan().Arena) || mem.Moments != 2*values || ops <= 0 {
+		t.Errorf("%+v; values take %d, panels %d, buffers %d", mem, values, panels, n.Plan().Arena)
 	}
 }
