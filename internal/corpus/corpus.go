@@ -50,7 +50,7 @@ func (e *LineError) Unwrap() error { return e.Err }
 // A Corpus is examples as tokens.
 type Corpus struct {
 	Train, Val   List
-	Cut, Skipped int // examples that were cut, lines that were skipped
+	Cut, Skipped int // examples that lost their end, lines that were skipped
 	opt          Options
 	hash         [sha256.Size]byte
 	epochs       []epoch // see Slot
@@ -263,7 +263,9 @@ func (r *reader) add(x example) error {
 		if c.opt.Refuse {
 			return fmt.Errorf("has %d tokens, a slot %d: %w; make slots longer or let examples be cut", len(x.ids), n, errLong)
 		}
-		c.Cut++
+		if !x.text {
+			c.Cut++
+		}
 		for x.text && len(x.ids) > n {
 			c.keep(x.ids[:n], x.loss[:n])
 			x.ids, x.loss = x.ids[n-1:], x.loss[n-1:] // the last token is what the next part is predicted from

@@ -52,7 +52,7 @@ func (m engineModel) Forward(ctx context.Context, seq int, ids []int32,
 }
 
 func (m engineModel) Walk(ctx context.Context, rows *Rows, each func(row int, logits []float32) error) error {
-	w, err := m.Engine.Walk(ctx, (*walk.Batch)(rows))
+	w, err := m.Engine.Walk(ctx, &walk.Batch{IDs: rows.IDs, Pos: rows.Pos, Seq: rows.Seq, Pick: rows.Pick})
 	if err != nil {
 		return err
 	}

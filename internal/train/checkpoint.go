@@ -19,6 +19,7 @@ import (
 // State is what a checkpoint keeps beside values and moments.
 type State struct {
 	Step    int               `json:"step"`    // steps that were made
+	Taken   int               `json:"taken"`   // batches that were taken: more, where bad steps were left out
 	Options map[string]string `json:"options"` // what must be the same to go on, by flag
 	Data    string            `json:"data"`    // hash of the data
 }

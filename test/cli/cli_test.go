@@ -35,7 +35,7 @@ var programs struct {
 }
 
 // programNames are the programs, in the order of README.
-var programNames = []string{"ckrun", "ckbench", "cktopo", "ckquant", "ckinspect"}
+var programNames = []string{"ckrun", "ckbench", "cktopo", "ckquant", "ckinspect", "cktrain"}
 
 // buildPrograms builds the programs once, with the test's own build tags, and returns their folder.
 func buildPrograms(t testing.TB) string {

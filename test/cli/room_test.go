@@ -19,7 +19,7 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	programs := map[string]string{"ckrun": "-q -n 1 -t 2 Once", "ckbench": "barrier -q -t 2", "cktopo": "--plain", "ckquant": "config", "ckinspect": "config"}
+	programs := map[string]string{"ckrun": "-q -n 1 -t 2 Once", "ckbench": "barrier -q -t 2", "cktopo": "--plain", "ckquant": "config", "ckinspect": "config", "cktrain": "config"}
 	run := func(limit, program string, asUser bool) (code int, text string) {
 		cmd := exec.Command(bash, "-c", fmt.Sprintf("ulimit %s; exec %s %s", limit, filepath.Join(dir, program), programs[program]))
 		cmd.Env = append(os.Environ(), "HOME=/nonexistent", "XDG_CONFIG_HOME=")

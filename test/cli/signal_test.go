@@ -124,7 +124,7 @@ func commandsOf(t *testing.T, program string) []string {
 	return list
 }
 
-// longWork gives each command arguments with which it works for long, FIFO in them being a file that nobody writes, MODEL a model and DIR
+// longWork gives each command arguments with which it works for long, FIFO in them being a file that nobody writes, MODEL and FLOATS models and DIR
 // an empty folder. nil: the command never takes long; it is caught while it waits for its settings.
 var longWork = map[string][]string{
 	"ckrun":               {"-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "Once"},
@@ -170,13 +170,19 @@ var longWork = map[string][]string{
 	"cktopo config":       nil,
 	"cktopo gather":       nil,
 	"cktopo plan":         nil,
+	"cktrain":             nil,
+	"cktrain checkgrad":   {"-m", "FLOATS", "-q", "--tokens", "512"},
+	"cktrain config":      nil,
+	"cktrain estimate":    nil,
+	"cktrain run":         {"-m", "FLOATS", "-q", "-d", "FIFO", "-o", "DIR/tuned"},
+	"cktrain show-batch":  {"-m", "FLOATS", "-q", "-d", "FIFO"},
 }
 
 // Every command of every program ends at its first signal with the code of that signal, at work and while it waits for its settings, and
 // leaves no file behind. A command that is new needs a row in longWork.
 func TestSignalEveryCommand(t *testing.T) {
 	dir := buildPrograms(t)
-	model := signalModel(t, "Q8_0")
+	model, floats := signalModel(t, "Q8_0"), signalModel(t, "BF16")
 	limit := signalLimit(t)
 	seen := 0
 	for _, program := range programNames {
@@ -200,7 +206,7 @@ func TestSignalEveryCommand(t *testing.T) {
 						fifo, empty := newFIFO(t), t.TempDir()
 						words := append(strings.Fields(name)[1:], args...)
 						for i, w := range words {
-							words[i] = strings.NewReplacer("FIFO", fifo, "MODEL", model, "DIR", empty).Replace(w)
+							words[i] = strings.NewReplacer("FIFO", fifo, "MODEL", model, "FLOATS", floats, "DIR", empty).Replace(w)
 						}
 						cmd := exec.Command(filepath.Join(dir, program), words...)
 						in, w, err := os.Pipe() // stdin that nobody writes to

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/convert"
+	"ck/internal/corpus"
+	"ck/internal/generate"
+	"ck/internal/gguf"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/quant"
+	"ck/internal/team"
+	"ck/internal/topo"
+	"ck/internal/train"
+)
+
+// dataOptions are the flags of commands that read data.
+type dataOptions struct {
+	files    []string
+	tokens   int
+	noPack   bool
+	refuse   bool
+	val      string
+	seed     int
+	skip     int
+	template string
+}
+
+func (o *dataOptions) flags(c *cobra.Command) {
+	g := cli.NewGroup(c.Flags(), "Data")
+	g.Texts(&o.files, "data", "d", "FILE", "a file to train with, once or more: text, or JSON lines (*.jsonl)")
+	o.tokensFlag(c)
+	g.Bool(&o.noPack, "one-sequence", "", "a slot has one sequence; else several share it, and none sees another")
+	g.Bool(&o.refuse, "refuse-long", "", "an example that is longer than a slot is an error; else it is cut")
+	g.Text(&o.val, "val", "", "2%", "SHARE", "share of the examples that is held out and judged by")
+	g.Int(&o.skip, "skip-bad-lines", "", 0, 0, 1<<30, "N", "lines that cannot be used and are no error")
+	g.Text(&o.template, "template", "", "", "NAME", "chat template of messages: a name or a file; default: the model's")
+}
+
+func (o *dataOptions) tokensFlag(c *cobra.Command) {
+	cli.NewGroup(c.Flags(), "Data").Int(&o.tokens, "tokens", "", 256, 32, 1<<20, "N", "tokens of a slot, a multiple of 32")
+}
+
+// netOptions are the flags of commands that walk.
+type netOptions struct {
+	dtype string
+	batch int
+	walk  int
+}
+
+func (o *netOptions) flags(c *cobra.Command) {
+	g := cli.NewGroup(c.Flags(), "Computing")
+	g.Enum(&o.dtype, "dtype", "", "bf16", "TYPE", []string{"bf16", "f32"}, "type of products; sums, weights and gradients are float32")
+	g.Int(&o.batch, "batch", "", 8, 1, 1<<20, "N", "slots of a step, a power of two")
+	g.Int(&o.walk, "walk", "", 0, 0, 1<<16, "N", "slots that are computed at once, a power of two; more take more memory and change no bit; default: as many as have 1024 tokens")
+}
+
+// leaves is how many slots a walk has.
+func (p *program) leaves() int {
+	if p.net.walk > 0 {
+		return p.net.walk
+	}
+	n := 1
+	for 2*n <= p.net.batch && 2*n*p.data.tokens <= 1024 {
+		n *= 2
+	}
+	return n
+}
+
+func (p *program) typ() quant.Type {
+	if p.net.dtype == "f32" {
+		return quant.F32
+	}
+	return quant.BF16
+}
+
+// model opens the model with its tokenizer.
+func (p *program) model() (*gguf.Model, *generate.Model, error) {
+	path := p.app.Common.Model
+	if path == "" {
+		return nil, nil, cli.Usage("no model: name one with -m")
+	}
+	if p.data.tokens%32 != 0 {
+		return nil, nil, cli.Usage("--tokens: %d is no multiple of 32", p.data.tokens)
+	}
+	m, err := convert.Open(path, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := generate.Open(path)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	if err := train.Trainable(m); err != nil {
+		err = cli.Usage("%s: %v", path, err)
+		m.Close()
+		g.Close()
+		return nil, nil, err
+	}
+	if n := g.Context; n > 0 && p.data.tokens > n {
+		p.app.Warn("--tokens %d is more than the model's context of %d", p.data.tokens, n)
+	}
+	return m, g, nil
+}
+
+// corpus reads the data.
+func (p *program) corpus(ctx context.Context, m *generate.Model) (*corpus.Corpus, error) {
+	if len(p.data.files) == 0 {
+		return nil, cli.Usage("no data: name files with -d")
+	}
+	val, err := share(p.data.val)
+	if err != nil {
+		return nil, err
+	}
+	opt := corpus.Options{Tokens: p.data.tokens, Pack: !p.data.noPack, Refuse: p.data.refuse, Val: val, Seed: uint64(p.data.seed), SkipBad: p.data.skip}
+	if opt.Template, err = m.FindTemplate(p.data.template); err != nil && (p.data.template != "" || !errors.Is(err, generate.ErrNoTemplate)) {
+		if errors.Is(err, generate.ErrTemplateName) {
+			return nil, cli.Usage("--template: %v", err)
+		}
+		return nil, err
+	}
+	c, err := corpus.Open(ctx, m, p.data.files, opt)
+	if err != nil {
+		return nil, err
+	}
+	p.app.Info("data: %d examples, %d tokens of which %d count; held out: %d examples", c.Train.Len(), c.Train.Tokens(), c.Train.Targets(), c.Val.Len())
+	if c.Cut > 0 {
+		p.app.Warn("%d examples are longer than a slot of %d tokens and were cut; see --tokens and --refuse-long", c.Cut, p.data.tokens)
+	}
+	if c.Skipped > 0 {
+		p.app.Warn("%d lines could not be used and were skipped", c.Skipped)
+	}
+	if s := m.LostText(); s != "" {
+		p.app.Warn("%s", s)
+	}
+	return c, nil
+}
+
+// share reads "2%" or 0.02.
+func share(s string) (float64, error) {
+	var x float64
+	var err error
+	if n := len(s); n > 0 && s[n-1] == '%' {
+		if x, err = number(s[:n-1]); err == nil {
+			x /= 100
+		}
+	} else {
+		x, err = number(s)
+	}
+	if err != nil || !(x >= 0 && x < 1) {
+		return 0, cli.Usage("--val: %q is no share such as 2%% or 0.02", s)
+	}
+	return x, nil
+}
+
+// workers are the CPUs that work, and the kernels.
+func (p *program) workers() (cpus []int, tbl *kernel.Table, err error) {
+	f := isa.Detect()
+	tier := isa.Best(f)
+	if name := p.app.Common.CPU; name != "" {
+		if tier, err = isa.Parse(name); err == nil {
+			err = isa.Check(tier, f)
+		}
+		if errors.Is(err, isa.ErrMissing) {
+			return nil, nil, err
+		}
+		if err != nil {
+			return nil, nil, cli.Usage("--cpu: %v", err)
+		}
+	}
+	m, err := topo.Live()
+	if err != nil {
+		return nil, nil, err
+	}
+	cpus, why := m.Workers()
+	if n := p.app.Common.Threads; n > 0 {
+		cpus = m.CPUsFor(n)
+	}
+	p.app.Info("tier %s; %d workers; the machine grants %s", tier, len(cpus), why)
+	return cpus, kernel.For(tier, f), nil
+}
+
+// netOf makes the net of a model.
+func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, error) {
+	cpus, tbl, err := p.workers()
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := team.New(cpus, team.Options{Pin: true})
+	if err != nil {
+		if t, err = team.New(cpus, team.Options{}); err != nil {
+			return nil, nil, err
+		}
+	}
+	n, err := train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t})
+	if err != nil {
+		t.Close()
+		return nil, nil, err
+	}
+	return n, t, nil
+}
+
+// leaf is a slot as it is trained with.
+func leaf(s corpus.Slot) train.Leaf {
+	return train.Leaf{IDs: s.IDs, Pos: s.Pos, Seq: s.Seq, Loss: s.Loss}
+}
+
+// in is a file of the output folder.
+func (o *runOptions) in(name string) string { return filepath.Join(o.out, name) }

@@ -1,0 +1,426 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ck/internal/cli"
+	"ck/internal/corpus"
+	"ck/internal/generate"
+	"ck/internal/gguf"
+	"ck/internal/humanize"
+	"ck/internal/plaintext"
+	"ck/internal/train"
+	"ck/internal/walk"
+)
+
+// runOptions are the flags of cktrain run.
+type runOptions struct {
+	out           string
+	resume, force bool
+	steps         int
+	epochs        float64
+	schedule      train.Schedule
+	optimizer     train.Optimizer
+	save, keep    int
+	judge         int
+	skipBad       int
+	log           string
+}
+
+const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
+
+A step has --batch slots of --tokens tokens. Its bits do not depend on threads or on how many slots are computed at once (--walk).`
+
+func (p *program) runCommand() {
+	c := p.app.NewCommand("run [flags]", "train a model", runLong, p.runRun)
+	o := &p.run
+	g := cli.NewGroup(c.Flags(), "Output")
+	g.Text(&o.out, "out", "o", "", "DIR", "folder of model and checkpoints")
+	g.Bool(&o.resume, "resume", "", "go on from the newest checkpoint in DIR; without one, begin")
+	g.Bool(&o.force, "force", "", "overwrite the model of an earlier run")
+	g.Int(&o.save, "save-every", "", 100, 1, 1<<30, "N", "steps from checkpoint to checkpoint")
+	g.Int(&o.keep, "keep", "", 2, 1, 1<<20, "N", "checkpoints that are kept, the newest")
+	g.Text(&o.log, "log", "", "", "FILE", "a line of JSON for each step")
+	p.data.flags(c)
+	g = cli.NewGroup(c.Flags(), "Training")
+	g.Int(&o.steps, "steps", "", 0, 0, 1<<30, "N", "steps; default: as many as --epochs take")
+	g.Float(&o.epochs, "epochs", "", 1, 0, 1e6, "X", "how often the data is gone through")
+	g.Float(&o.schedule.Rate, "lr", "", 1e-4, 0, 1e3, "X", "highest learning rate")
+	g.Enum(&o.schedule.Kind, "schedule", "", "cosine", "NAME", []string{"cosine", "linear", "wsd", "constant"}, "how the rate falls; wsd: constant, then linear")
+	g.Int(&o.schedule.Warmup, "warmup", "", 10, 0, 1<<30, "N", "steps that the rate grows for")
+	g.Float(&o.schedule.Floor, "lr-floor", "", 0.1, 0, 1, "SHARE", "the last rate, as a share of the highest")
+	g.Float(&o.schedule.End, "wsd-end", "", 0.2, 0, 1, "SHARE", "share of the steps in which wsd falls")
+	g.Enum(&o.optimizer.Name, "optimizer", "", "adamw", "NAME", []string{"adamw", "sgd"}, "how gradients change weights")
+	g.Float(&o.optimizer.Beta1, "beta1", "", 0.9, 0, 1, "X", "AdamW: memory of gradients")
+	g.Float(&o.optimizer.Beta2, "beta2", "", 0.95, 0, 1, "X", "AdamW: memory of their squares")
+	g.Float(&o.optimizer.Eps, "eps", "", 1e-8, 0, 1, "X", "AdamW: added to the root of these")
+	g.Float(&o.optimizer.Decay, "decay", "", 0.1, 0, 1e3, "X", "decay of matrices, times the rate, a step")
+	g.Float(&o.optimizer.Clip, "clip", "", 1, 0, 1e9, "X", "the norm of all gradients is at most this; 0: any")
+	g.Int(&p.data.seed, "seed", "", 1, 0, math.MaxInt32, "N", "order of the data")
+	g.Int(&o.judge, "val-every", "", 50, 1, 1<<30, "N", "steps from one judging of what is held out to the next")
+	g.Int(&o.skipBad, "skip-bad-steps", "", 0, 0, 1<<30, "N", "steps whose loss or gradients are no numbers and that are left out; one more ends the run")
+	p.net.flags(c)
+}
+
+func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+
+// session is a run in progress.
+type session struct {
+	p        *program
+	ctx      context.Context
+	c        *corpus.Corpus
+	t        *train.Trainer
+	state    train.State
+	val      []train.Leaf
+	log      *os.File
+	at       int // batches that were taken: more than steps where bad ones were left out
+	skipped  int
+	first    float64
+	last     train.Step
+	valLoss  float64
+	began    time.Time
+	targets  int
+	saved    string
+	stop     atomic.Bool
+	progress *cli.Progress
+}
+
+// runRun is cktrain run.
+func (p *program) runRun(c *cobra.Command, args []string) error {
+	o := &p.run
+	switch {
+	case len(args) > 0:
+		return cli.Usage("run: %s: takes no words; data is named with -d", args[0])
+	case o.out == "":
+		return cli.Usage("no output: name a folder with -o")
+	}
+	m, g, err := p.model()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	defer g.Close()
+	if !o.force {
+		if _, err := os.Stat(o.in("model.gguf")); err == nil {
+			return cli.Usage("%s: exists; --force overwrites it", o.in("model.gguf"))
+		}
+	}
+	data, err := p.corpus(c.Context(), g)
+	if err != nil {
+		return err
+	}
+	s := &session{p: p, c: data, valLoss: math.NaN(), first: math.NaN()}
+	if err := s.plan(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.out, 0o777); err != nil {
+		return cli.Resource("%w", err)
+	}
+	net, crew, err := p.netOf(m, p.leaves())
+	if err != nil {
+		return err
+	}
+	defer crew.Close()
+	if s.t, err = train.NewTrainer(net, train.Options{Batch: p.net.batch, Optimizer: o.optimizer, Schedule: o.schedule}); err != nil {
+		return cli.Usage("%v", err)
+	}
+	if err := s.begin(c.Context(), g); err != nil {
+		return err
+	}
+	if s.log != nil {
+		defer s.log.Close()
+	}
+	if err := s.train(c.Context()); err != nil {
+		return err
+	}
+	return s.finish(m)
+}
+
+// plan decides how many steps there are, and what a checkpoint must agree with.
+func (s *session) plan() error {
+	p, o := s.p, &s.p.run
+	if o.schedule.Steps = o.steps; o.steps == 0 {
+		slots := 0
+		for s.c.Epoch(slots) < o.epochs {
+			slots++
+		}
+		o.schedule.Steps = max(1, (slots+p.net.batch-1)/p.net.batch)
+	}
+	o.schedule.Warmup = min(o.schedule.Warmup, o.schedule.Steps)
+	if err := o.schedule.Check(); err != nil {
+		return cli.Usage("%v", err)
+	}
+	text := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	s.state = train.State{Data: s.c.Hash(), Options: map[string]string{
+		"tokens": fmt.Sprint(p.data.tokens), "batch": fmt.Sprint(p.net.batch), "dtype": p.net.dtype, "steps": fmt.Sprint(o.schedule.Steps), "lr": text(o.schedule.Rate),
+		"schedule": o.schedule.Kind, "warmup": fmt.Sprint(o.schedule.Warmup), "lr-floor": text(o.schedule.Floor), "wsd-end": text(o.schedule.End), "optimizer": o.optimizer.Name,
+		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip),
+	}}
+	return nil
+}
+
+// begin goes on from a checkpoint where that is asked for, and opens the log.
+func (s *session) begin(ctx context.Context, _ *generate.Model) error {
+	o := &s.p.run
+	list := s.checkpoints()
+	switch {
+	case len(list) > 0 && !o.resume && !o.force:
+		return cli.Usage("%s: is a checkpoint of an earlier run; --resume goes on with it, --force begins anew", list[len(list)-1])
+	case len(list) > 0 && o.resume:
+		path := list[len(list)-1]
+		m, err := gguf.Open(path)
+		if err != nil {
+			return cli.Input("%w", err)
+		}
+		defer m.Close()
+		if err := s.t.Restore(m, s.state); err != nil {
+			if mismatch := (*train.MismatchError)(nil); errors.As(err, &mismatch) {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			return cli.Input("%w", err)
+		}
+		state, _ := train.ReadState(m)
+		s.at = state.Taken
+		s.saved = path
+		s.p.app.Note("goes on behind step %d of %s", s.t.Done, path)
+	case o.force:
+		for _, path := range list {
+			os.Remove(path)
+		}
+	}
+	if o.log != "" {
+		flag := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+		if !o.resume {
+			flag |= os.O_TRUNC
+		}
+		f, err := os.OpenFile(o.log, flag, 0o666)
+		if err != nil {
+			return cli.Resource("%w", err)
+		}
+		s.log = f
+	}
+	most := max(1, 32/s.p.leaves()) * s.p.leaves()
+	for _, x := range s.c.ValSlots(most) {
+		s.val = append(s.val, leaf(x))
+	}
+	for len(s.val)%s.p.leaves() != 0 {
+		s.val = append(s.val, leaf(s.c.Empty()))
+	}
+	return ctx.Err()
+}
+
+// checkpoints lists those of the folder, the oldest first.
+func (s *session) checkpoints() []string {
+	list, _ := filepath.Glob(s.p.run.in("checkpoint-*.gguf"))
+	slices.SortFunc(list, func(a, b string) int { return stepOf(a) - stepOf(b) })
+	return slices.DeleteFunc(list, func(path string) bool { return stepOf(path) < 0 })
+}
+
+// stepOf is the step of a checkpoint's name; -1: it is none.
+func stepOf(path string) int {
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "checkpoint-"), ".gguf"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// train makes the steps that are left.
+func (s *session) train(parent context.Context) error {
+	o := &s.p.run
+	ctx, done := s.p.app.Interruptible(parent)
+	defer done()
+	s.ctx = ctx
+	defer context.AfterFunc(ctx, func() { s.stop.Store(true) })()
+	s.progress = s.p.app.NewProgress("training", "steps", int64(o.schedule.Steps))
+	defer s.progress.Done()
+	s.progress.At(int64(s.t.Done))
+	s.began = time.Now()
+	for s.t.Done < o.schedule.Steps {
+		if err := s.step(); err != nil {
+			return err
+		}
+		if s.t.Done%o.save == 0 && s.t.Done < o.schedule.Steps {
+			if err := s.progress.Aside(s.save); err != nil {
+				s.p.app.Warn("no checkpoint of step %d: %v; the run goes on, the one before stays", s.t.Done, err)
+			}
+		}
+	}
+	return nil
+}
+
+// step makes one step, or leaves a bad one out.
+func (s *session) step() error {
+	o := &s.p.run
+	var batch []train.Leaf
+	for i := range s.p.net.batch {
+		batch = append(batch, leaf(s.c.Slot(s.at*s.p.net.batch+i)))
+	}
+	start := time.Now()
+	r, err := s.t.Step(batch, &s.stop)
+	took := time.Since(start)
+	s.at++
+	switch bad := (*train.BadStepError)(nil); {
+	case errors.Is(err, walk.ErrStopped) || err == nil && s.ctx.Err() != nil:
+		if err != nil {
+			s.at--
+		}
+		return s.interrupted()
+	case errors.As(err, &bad) && s.skipped < o.skipBad:
+		s.skipped++
+		s.p.app.Warn("%v; left out", err)
+		return nil
+	case err != nil && s.saved != "":
+		return fmt.Errorf("%w; the last good checkpoint is %s", err, s.saved)
+	case err != nil:
+		return err
+	}
+	if s.last, s.targets = r, s.targets+r.Targets; math.IsNaN(s.first) {
+		s.first = r.Loss
+	}
+	last := s.t.Done == o.schedule.Steps
+	if len(s.val) > 0 && (s.t.Done%o.judge == 0 || last) {
+		loss, n, err := s.t.Evaluate(s.val, &s.stop)
+		switch {
+		case errors.Is(err, walk.ErrStopped):
+			return s.interrupted()
+		case err != nil:
+			return err
+		case n > 0:
+			s.valLoss = loss
+		}
+	}
+	s.progress.At(int64(s.t.Done))
+	s.progress.Say(s.words())
+	return s.note(r, took)
+}
+
+// words is what the progress says.
+func (s *session) words() string {
+	w := fmt.Sprintf("loss %.4f", s.last.Loss)
+	if !math.IsNaN(s.valLoss) {
+		w += fmt.Sprintf(", held out %.4f", s.valLoss)
+	}
+	return fmt.Sprintf("%s, norm %.3g, %s tokens/s", w, s.last.Norm, humanize.Count(float64(s.targets)/time.Since(s.began).Seconds()))
+}
+
+// interrupted writes a checkpoint and ends.
+func (s *session) interrupted() error {
+	s.progress.Done()
+	if err := s.save(); err != nil {
+		return err
+	}
+	s.p.app.Note("%s has all that was done; --resume goes on with it", s.saved)
+	return cli.Interrupted()
+}
+
+// note writes a line of the log.
+func (s *session) note(r train.Step, took time.Duration) error {
+	if s.log == nil {
+		return nil
+	}
+	line := map[string]any{"schema": "ck.train.step/1", "step": s.t.Done, "loss": r.Loss, "norm": r.Norm, "lr": r.Rate, "targets": r.Targets,
+		"tokens_per_s": float64(s.p.net.batch*s.p.data.tokens) / took.Seconds(), "epoch": s.c.Epoch(s.at * s.p.net.batch)}
+	if !math.IsNaN(s.valLoss) {
+		line["val_loss"] = s.valLoss
+	}
+	b, err := json.Marshal(line)
+	if err == nil {
+		_, err = s.log.Write(append(b, '\n'))
+	}
+	return err
+}
+
+// save writes a checkpoint and removes old ones.
+func (s *session) save() error {
+	path := s.p.run.in(fmt.Sprintf("checkpoint-%d.gguf", s.t.Done))
+	f, err := s.p.app.Create(path, true)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	state := s.state
+	state.Taken = s.at
+	if err := s.t.Save(f, state); err != nil {
+		return err
+	}
+	if err := f.Commit(); err != nil {
+		return err
+	}
+	s.saved = path
+	list := s.checkpoints()
+	for _, old := range list[:max(0, len(list)-s.p.run.keep)] {
+		os.Remove(old)
+	}
+	return nil
+}
+
+// finish writes the last checkpoint and the model, and says what came of it.
+func (s *session) finish(m *gguf.Model) error {
+	if err := s.save(); err != nil {
+		return err
+	}
+	path := s.p.run.in("model.gguf")
+	f, err := s.p.app.Create(path, s.p.run.force || s.p.run.resume)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := s.t.Net.WriteModel(f, m); err != nil {
+		return err
+	}
+	if err := f.Commit(); err != nil {
+		return err
+	}
+	return s.print(path)
+}
+
+// print writes the result.
+func (s *session) print(path string) error {
+	finite := func(x float64) *float64 {
+		if math.IsNaN(x) {
+			return nil
+		}
+		return &x
+	}
+	if s.p.app.Common.JSON {
+		return s.p.app.PrintJSON(struct {
+			Schema     string   `json:"schema"`
+			Model      string   `json:"model"`
+			Checkpoint string   `json:"checkpoint"`
+			Steps      int      `json:"steps"`
+			Epochs     float64  `json:"epochs"`
+			First      *float64 `json:"first_loss"`
+			Last       *float64 `json:"last_loss"`
+			Val        *float64 `json:"val_loss"`
+			Skipped    int      `json:"skipped_steps"`
+			Warnings   []string `json:"warnings"`
+		}{"ck.train.run/1", path, s.saved, s.t.Done, s.c.Epoch(s.at * s.p.net.batch), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
+	}
+	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
+	row := func(what, value string) { t.Rows = append(t.Rows, []string{what, value}) }
+	row("model", path)
+	row("steps", fmt.Sprint(s.t.Done))
+	row("times through the data", fmt.Sprintf("%.2f", s.c.Epoch(s.at*s.p.net.batch)))
+	if !math.IsNaN(s.first) {
+		row("loss of the first step", fmt.Sprintf("%.4f", s.first))
+		row("loss of the last step", fmt.Sprintf("%.4f", s.last.Loss))
+	}
+	if !math.IsNaN(s.valLoss) {
+		row("loss of what was held out", fmt.Sprintf("%.4f", s.valLoss))
+	}
+	return cli.OutError(t.Write(s.p.app.Out, s.p.app.Common.Plain))
+}

@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// trainee is a model of random weights, and a text.
+func trainee(t *testing.T) (model, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	model, text = filepath.Join(dir, "m.gguf"), filepath.Join(dir, "t.txt")
+	cmd := exec.Command(filepath.Join(buildPrograms(t), "ckbench"), "synth", "BF16", "--layers", "2", "--hidden", "128", "--ffn", "256", "--heads", "4", "--kv-heads", "2", "--vocab", "800", "-o", model)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var b strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&b, "Story %d. A dog ran over hill %d and saw a cat. The cat ran too.\n<|endoftext|>\n", i, i*i)
+	}
+	if err := os.WriteFile(text, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return model, text
+}
+
+func trainCommand(t *testing.T, model, text, out string, more ...string) *exec.Cmd {
+	args := []string{"run", "-m", model, "-d", text, "-o", out, "--tokens", "64", "--batch", "4", "--steps", "16", "--lr", "1e-3", "--save-every", "1", "-q", "-t", "1", "--resume"}
+	return exec.Command(filepath.Join(buildPrograms(t), "cktrain"), append(args, more...)...)
+}
+
+// A run that is killed at any moment, while it writes too, and goes on each time, ends with the bytes of one that nobody killed.
+func TestTrainKilled(t *testing.T) {
+	model, text := trainee(t)
+	calm, killed := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	began := time.Now()
+	if out, err := trainCommand(t, model, text, calm).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	took := time.Since(began)
+	rng := rand.New(rand.NewPCG(1, 5))
+	kills := 20
+	if testing.Short() {
+		kills = 6
+	}
+	done := 0
+	for range kills {
+		cmd := trainCommand(t, model, text, killed)
+		v := startVictim(t, cmd)
+		if !v.ended(time.Duration(rng.Float64() * 0.5 * float64(took))) {
+			cmd.Process.Kill()
+			<-v.done
+			done++
+		}
+	}
+	if out, err := trainCommand(t, model, text, killed, "--force").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"model.gguf", "checkpoint-16.gguf"} {
+		a, err := os.ReadFile(filepath.Join(calm, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(killed, name))
+		if err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s of the run that was killed %d times differs: %v", name, done, err)
+		}
+	}
+	if done == 0 {
+		t.Error("nothing was killed")
+	}
+	if left, _ := os.ReadDir(killed); len(left) > 4 {
+		t.Errorf("%d files are left", len(left))
+	}
+}
+
+// A checkpoint that cannot be written is said, and the run goes on; what was there before stays.
+func TestTrainWithoutRoom(t *testing.T) {
+	model, text := trainee(t)
+	dir := filepath.Join(t.TempDir(), "a")
+	first := trainCommand(t, model, text, dir, "--keep", "3")
+	first.Args = append(first.Args, "--val", "0")
+	v := startVictim(t, first)
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !v.ended(10*time.Millisecond); {
+		if list, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*.gguf")); len(list) > 0 {
+			break
+		}
+	}
+	first.Process.Kill()
+	<-v.done
+	before, _ := filepath.Glob(filepath.Join(dir, "checkpoint-*.gguf"))
+	if len(before) == 0 {
+		t.Fatal("no checkpoint")
+	}
+	full := trainCommand(t, model, text, dir, "--val", "0")
+	args := append([]string{"-c", `ulimit -f 1000; exec "$@"`, "sh"}, full.Args...)
+	args = append(args[:len(args):len(args)], "--quiet=false")
+	var stderr bytes.Buffer
+	cmd := exec.Command("bash", args...)
+	cmd.Stderr = &stderr
+	if code := exitCode(cmd.Run()); code != 4 {
+		t.Errorf("code %d: %s", code, stderr.String())
+	}
+	if n := strings.Count(stderr.String(), "no checkpoint of step "); n < 1 {
+		t.Errorf("nobody says that there is no checkpoint: %s", stderr.String())
+	}
+	for _, path := range before {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%v", err)
+		}
+	}
+}
