@@ -53,6 +53,8 @@ type Net struct {
 	cache *kv.Cache
 	batch walk.Batch
 	seqs  []int
+
+	targets []int32 // for tests: of each row; nil: what follows
 }
 
 // NewNet makes a net of a model's graph, which it extends by the backward. load writes a weight's values. Errors are *graph.NoBackwardError where a step cannot
@@ -240,6 +242,9 @@ func (n *Net) Walk(leaves []Leaf, share float64, stop *atomic.Bool) ([]float64, 
 		if err := n.add(&leaves[i]); err != nil {
 			return nil, err
 		}
+	}
+	if n.targets != nil {
+		copy(b.Target, n.targets)
 	}
 	if err := n.walk.Run(n.opt.Team, b, stop); err != nil {
 		return nil, err

@@ -1,0 +1,247 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"ck/internal/graph"
+	"ck/internal/quant"
+	"ck/internal/step"
+)
+
+// toy is a graph in the making.
+type toy struct {
+	*graph.Graph
+	rng *rand.Rand
+	n   int
+}
+
+func newToy(seed uint64) *toy {
+	return &toy{&graph.Graph{Vocab: 23, Context: 64}, rand.New(rand.NewPCG(seed, 1)), 0}
+}
+
+func (g *toy) do(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+	v := g.NewValue(fmt.Sprint("v", len(g.Values)), width)
+	if len(in) > 0 {
+		g.Values[v].Space = g.Values[in[0]].Space
+	}
+	g.Add(op, g.Values[v].Name, in, []graph.ValueID{v}, w...)
+	return v
+}
+
+func (g *toy) weight(rows, cols int) graph.WeightID {
+	g.n++
+	return g.NewWeight(fmt.Sprint("w", g.n), rows, cols)
+}
+
+func (g *toy) linear(x graph.ValueID, width int, bias bool) graph.ValueID {
+	w := []graph.WeightID{g.weight(width, g.Width(x))}
+	if bias {
+		w = append(w, g.weight(1, width))
+	}
+	return g.do(step.Matmul{Slices: 1}, width, []graph.ValueID{x}, w...)
+}
+
+func (g *toy) norm(x graph.ValueID, group int) graph.ValueID {
+	n := group
+	if n == 0 {
+		n = g.Width(x)
+	}
+	return g.do(step.Norm{Eps: 1e-5, Group: group}, g.Width(x), []graph.ValueID{x}, g.weight(1, n))
+}
+
+func (g *toy) attend(x graph.ValueID, heads, kv, d, dv int, c graph.Cache, bound float64, neox bool) graph.ValueID {
+	q, k, v := g.linear(x, heads*d, true), g.linear(x, kv*d, false), g.linear(x, kv*dv, false)
+	q, k = g.norm(q, d), g.norm(k, d)
+	r := graph.Rope{Scale: 1.25}
+	for i := range d/2 - 1 {
+		r.InvFreq = append(r.InvFreq, math.Pow(100, -float64(2*i)/float64(d)))
+	}
+	g.Ropes = append(g.Ropes, r)
+	rope := step.Rotate{Table: len(g.Ropes) - 1, D: d, Neox: neox}
+	q, k = g.do(rope, heads*d, []graph.ValueID{q}), g.do(rope, kv*d, []graph.ValueID{k})
+	q = g.do(step.Temper{Beta: 0.3, Length: 3}, heads*d, []graph.ValueID{q})
+	c.KVHeads, c.D, c.Dv = kv, d, dv
+	g.Caches = append(g.Caches, c)
+	return g.do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 0.5, Cap: bound}, heads*dv, []graph.ValueID{q, k, v})
+}
+
+// end picks all rows, normalises them, and makes logits, with the embedding where tied.
+func (g *toy) end(x graph.ValueID, tied bool, bound float32) {
+	last := g.NewValue("last", g.Width(x))
+	g.Values[last].Space.Picked = true
+	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	h := g.norm(last, 0)
+	if w := graph.WeightID(0); tied {
+		g.Logits = g.do(step.Matmul{Slices: 1}, g.Vocab, []graph.ValueID{h}, w)
+	} else {
+		g.Logits = g.linear(h, g.Vocab, false)
+	}
+	if bound > 0 {
+		g.Logits = g.do(step.Softcap{Cap: bound}, g.Vocab, []graph.ValueID{g.Logits})
+	}
+}
+
+// toys are graphs that have every kind with a backward, each value read by one and by several.
+func toys() map[string]*toy {
+	all := map[string]*toy{}
+	begin := func(name string, hidden int, scale float32) (*toy, graph.ValueID) {
+		g := newToy(uint64(len(all) + 5))
+		all[name] = g
+		return g, g.do(step.Embed{Scale: scale}, hidden, nil, g.weight(g.Vocab, hidden))
+	}
+	g, x := begin("llama", 12, 0)
+	for range 2 {
+		a := g.attend(g.norm(x, 0), 4, 2, 6, 4, graph.Cache{}, 0, false)
+		x = g.do(step.Add{}, 12, []graph.ValueID{x, g.linear(a, 12, false)})
+		n := g.norm(x, 0)
+		f := g.do(step.GLU{}, 10, []graph.ValueID{g.linear(n, 10, false), g.linear(n, 10, false)})
+		x = g.do(step.Add{}, 12, []graph.ValueID{x, g.linear(f, 12, false)})
+	}
+	g.end(x, false, 0)
+
+	g, x = begin("gemma", 8, 2.5)
+	a := g.attend(x, 2, 1, 4, 8, graph.Cache{Window: 3}, 1.5, true)
+	x = g.do(step.Add{}, 8, []graph.ValueID{g.linear(a, 8, true), x})
+	f := g.do(step.GLU{Act: step.GELU}, 6, []graph.ValueID{g.linear(x, 6, true), g.linear(x, 6, false)})
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Scale{By: 0.7}, 8, []graph.ValueID{g.linear(f, 8, false)})})
+	g.end(x, true, 2)
+
+	g, x = begin("others", 8, 0)
+	both := g.linear(x, 14, false)
+	gate, up := g.do(step.Columns{}, 7, []graph.ValueID{both}), g.do(step.Columns{From: 7}, 7, []graph.ValueID{both})
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(g.do(step.GLU{Act: step.Clamped}, 7, []graph.ValueID{gate, up}), 8, false)})
+	a = g.attend(x, 2, 2, 4, 4, graph.Cache{Window: 4, Chunked: true}, 0, false)
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(a, 8, false)})
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Activate{}, 8, []graph.ValueID{g.linear(x, 8, true)})})
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Activate{XIELU: &step.XIELU{AlphaP: 0.8, AlphaN: 1.2, Beta: 0.5, Eps: -1e-6}}, 8, []graph.ValueID{g.linear(x, 8, false)})})
+	g.end(x, true, 0)
+	return all
+}
+
+// Gradients are those of central differences in random directions, tensor by tensor.
+func TestGradients(t *testing.T) {
+	const rows, h = 16, 1e-4
+	for name, g := range toys() {
+		forward := len(g.Weights)
+		m := make([][]float64, forward)
+		for w, x := range g.Weights {
+			m[w] = make([]float64, x.Rows*x.Cols)
+			for i := range m[w] {
+				if m[w][i] = g.rng.NormFloat64() / math.Sqrt(float64(x.Cols)) * 1.5; x.Rows == 1 {
+					m[w][i] = 1 + 0.3*g.rng.NormFloat64()
+				}
+			}
+		}
+		in := graph.Input{Share: 1.0 / 11}
+		for r := range rows { // two sequences, the second one of another length; some rows do not count
+			in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r)), append(in.Seq, 0)
+			if r >= 9 {
+				in.Pos[r], in.Seq[r] = int32(r-9), 1
+			}
+			in.Pick, in.Target = append(in.Pick, int32(r)), append(in.Target, int32(g.rng.IntN(g.Vocab)))
+			if r%5 == 2 {
+				in.Target[r] = -1
+			}
+		}
+		single := clone(g.Graph)
+		grads, err := step.Train(g.Graph, rows, 4)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(grads) != forward {
+			t.Errorf("%s: gradients of %d of %d weights", name, len(grads), forward)
+		}
+		run := func() *graph.Ref {
+			return graph.Evaluate(g.Graph, in, func(w graph.WeightID, row int, dst []float64) { copy(dst, m[w][row*len(dst):]) })
+		}
+		loss := func() (sum float64) {
+			for _, l := range run().Vals[g.Logits] {
+				sum += in.Share * l[0]
+			}
+			return sum
+		}
+		r := run()
+		sameInSingles(t, name, single, g.Graph, r, grads, m)
+		for w, terms := range grads {
+			for range 2 {
+				dir, want := make([]float64, len(m[w])), 0.0
+				for i := range dir {
+					dir[i] = g.rng.NormFloat64()
+					for _, v := range terms {
+						cols := g.Width(v)
+						want += dir[i] * r.Vals[v][i/cols][i%cols]
+					}
+				}
+				at := append([]float64(nil), m[w]...)
+				move := func(by float64) float64 {
+					for i := range at {
+						m[w][i] = at[i] + by*dir[i]
+					}
+					return loss()
+				}
+				got := (8*(move(h)-move(-h)) - (move(2*h) - move(-2*h))) / (12 * h) // error of h^4
+				move(0)
+				if e := math.Abs(got-want) / (1e-4 + math.Abs(want)); e > 1e-6 {
+					t.Errorf("%s: %s: differences say %.9g, the gradient %.9g", name, g.Weights[w].Name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// sameInSingles holds a net of a toy against the float64 of its training graph.
+func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.Ref, grads map[graph.WeightID][]graph.ValueID, m [][]float64) {
+	t.Helper()
+	rows := len(r.In.IDs)
+	for _, workers := range []int{1, 3} {
+		n, err := NewNet(clone(g), NetOptions{Leaf: rows, Leaves: 1, Type: quant.F32, Table: table(), Team: crew(t, workers)}, func(w graph.Weight, dst []float32) error {
+			for i, x := range m[g.NewWeight(w.Name, w.Rows, w.Cols)] {
+				dst[i] = float32(x)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		l := Leaf{IDs: r.In.IDs, Pos: r.In.Pos, Seq: r.In.Seq, Loss: make([]bool, rows)}
+		// The targets of a toy are any tokens, those of a leaf what follows.
+		n.targets = r.In.Target
+		if _, err := n.Walk([]Leaf{l}, r.In.Share, nil); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		s := NewSum(n)
+		s.Begin(1)
+		s.Add()
+		for i, got := range s.Gradients() {
+			p := n.Params[i]
+			diff, sum := 0.0, 0.0
+			for j, x := range got {
+				want := 0.0
+				for _, v := range grads[trained.NewWeight(p.Name, p.Rows, p.Cols)] {
+					want += r.Vals[v][j/p.Cols][j%p.Cols]
+				}
+				diff, sum = diff+(float64(x)-want)*(float64(x)-want), sum+want*want
+			}
+			if e := math.Sqrt(diff / (sum + 1e-30)); !(e < 1e-5) {
+				t.Errorf("%s, %d workers: %s: the gradient is off by %.2g", name, workers, p.Name, e)
+			}
+		}
+	}
+}
+
+// What has no backward is said, with the step.
+func TestNoBackward(t *testing.T) {
+	g := newToy(1)
+	x := g.do(step.Embed{}, 8, nil, g.weight(g.Vocab, 8))
+	x = g.do(step.Weigh{}, 8, []graph.ValueID{x, g.linear(x, 1, false)})
+	g.end(x, false, 0)
+	_, err := step.Train(g.Graph, 16, 16)
+	var none *graph.NoBackwardError
+	if !errors.As(err, &none) || none.Kind != "weigh" {
+		t.Errorf("%v", err)
+	}
+}
