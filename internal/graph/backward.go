@@ -20,6 +20,8 @@ type Tape struct {
 	Rows, Leaf int
 
 	sum     Op                     // adds two values
+	frozen  func(WeightID) bool    // weights that get no gradient
+	needs   []bool                 // by value of the forward: a weight that is not frozen is behind it
 	grads   []ValueID              // of values; none: -1
 	turned  map[ValueID]ValueID    // see Once
 	weights map[WeightID][]ValueID // terms of gradients of weights
@@ -40,16 +42,27 @@ func (e *NoBackwardError) Error() string {
 }
 
 // Differentiate appends the backward of the first steps of g, which make value v, whose gradient is seed, and returns the gradients of all weights that v
-// depends on. rows is the number of rows of every walk, leaf those of a leaf; sum is the kind of step that adds two values.
-func Differentiate(g *Graph, steps int, v, seed ValueID, rows, leaf int, sum Op) (*Tape, error) {
+// depends on and that are not frozen (nil: none is). rows is the number of rows of every walk, leaf those of a leaf; sum is the kind of step that adds two
+// values.
+func Differentiate(g *Graph, steps int, v, seed ValueID, rows, leaf int, sum Op, frozen func(WeightID) bool) (*Tape, error) {
 	if n := rows / max(1, leaf); leaf < 1 || rows%leaf != 0 || n&(n-1) != 0 {
 		return nil, fmt.Errorf("internal error: %d rows in leaves of %d", rows, leaf)
 	}
-	t := &Tape{G: g, Rows: rows, Leaf: leaf, sum: sum, turned: map[ValueID]ValueID{}, weights: map[WeightID][]ValueID{}}
+	if frozen == nil {
+		frozen = func(WeightID) bool { return false }
+	}
+	t := &Tape{G: g, Rows: rows, Leaf: leaf, sum: sum, frozen: frozen, needs: make([]bool, len(g.Values)), turned: map[ValueID]ValueID{}, weights: map[WeightID][]ValueID{}}
+	for i := range g.Steps[:steps] {
+		s := &g.Steps[i]
+		needs := slices.ContainsFunc(s.In, t.Needs) || slices.ContainsFunc(s.W, t.Trains)
+		for _, v := range s.Out {
+			t.needs[v] = needs
+		}
+	}
 	t.Give(v, seed)
 	for i := steps - 1; i >= 0; i-- {
 		s := g.Steps[i] // a copy: the list grows
-		if !slices.ContainsFunc(s.Out, func(v ValueID) bool { _, ok := t.Of(v); return ok }) {
+		if !slices.ContainsFunc(s.Out, func(v ValueID) bool { _, ok := t.Of(v); return ok && t.Needs(v) }) {
 			continue
 		}
 		d, ok := s.Op.(Differentiable)
@@ -62,6 +75,10 @@ func Differentiate(g *Graph, steps int, v, seed ValueID, rows, leaf int, sum Op)
 	}
 	return t, nil
 }
+
+// Needs reports whether the gradient of a value of the forward is wanted: a weight that is not frozen is behind it. Trains reports whether one is not frozen.
+func (t *Tape) Needs(v ValueID) bool   { return t.needs[v] }
+func (t *Tape) Trains(w WeightID) bool { return !t.frozen(w) }
 
 // Weights are the gradients of weights: the terms that add up to them. A weight that is used twice has two. They are not added here: a walk's terms are
 // trees of leaves, and so are those of several walks, but their sum is none.

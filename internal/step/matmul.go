@@ -384,13 +384,17 @@ func (Matmul) Backward(t *graph.Tape, s *graph.Step) error {
 	if m := t.G.Weights[w]; m.Of > 0 || m.Experts > 0 {
 		return &graph.NoBackwardError{Step: s.Name, Kind: "matmul", Why: "a weight that is a part of a tensor, which is not trained yet"}
 	}
-	if len(s.W) > 1 {
+	if len(s.W) > 1 && t.Trains(s.W[1]) {
 		b := s.W[1]
 		t.GiveWeight(b, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[b].Name, t.G.Width(d), t.OfWeight(b), []graph.ValueID{d})[0])
 	}
-	dy := t.Turned(d, Turn{})
-	t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, t.Turned(x, Turn{})}, w)[0])
-	t.Give(x, t.Do(Matmul{Slices: 1}, "d."+s.Name, t.G.Width(x), t.G.Values[x].Space, []graph.ValueID{d}, t.Transpose(w))[0])
+	if t.Trains(w) {
+		dy := t.Turned(d, Turn{})
+		t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, t.Turned(x, Turn{})}, w)[0])
+	}
+	if t.Needs(x) {
+		t.Give(x, t.Do(Matmul{Slices: 1}, "d."+s.Name, t.G.Width(x), t.G.Values[x].Space, []graph.ValueID{d}, t.Transpose(w))[0])
+	}
 	return nil
 }
 

@@ -141,7 +141,7 @@ func (n Norm) Backward(t *graph.Tape, s *graph.Step) error {
 	dx, scales := t.Value("d."+t.G.Values[x].Name, width, space), t.Value(s.Name+".scales", width/n.GroupOf(width), space)
 	t.G.Add(NormGrad{n}, s.Name, []graph.ValueID{x, d}, []graph.ValueID{dx, scales}, s.W...)
 	t.Give(x, dx)
-	if len(s.W) > 0 {
+	if len(s.W) > 0 && t.Trains(s.W[0]) {
 		w := s.W[0]
 		t.GiveWeight(w, t.Do(NormWeight{n.Group, t.Leaf}, "d."+t.G.Weights[w].Name, n.GroupOf(width), t.OfWeight(w), []graph.ValueID{x, d, scales})[0])
 	}

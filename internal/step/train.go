@@ -9,15 +9,15 @@ import (
 
 // Train turns a model's graph into one that trains: the logits become the loss of each picked row (CrossEntropy), and the gradients of all weights are
 // results: it returns the terms of each. A walk has rows rows, of which leaf are a leaf (graph.Tape). Errors name the step that has no backward
-// (*graph.NoBackwardError).
-func Train(g *graph.Graph, rows, leaf int) (gradients map[graph.WeightID][]graph.ValueID, err error) {
+// (*graph.NoBackwardError). Weights that are frozen (nil: none is) have no gradient.
+func Train(g *graph.Graph, rows, leaf int, frozen func(graph.WeightID) bool) (gradients map[graph.WeightID][]graph.ValueID, err error) {
 	space := g.Values[g.Logits].Space
 	loss, d := g.NewValue("loss", 1), g.NewValue("d."+g.Values[g.Logits].Name, g.Width(g.Logits))
 	g.Values[loss].Space, g.Values[d].Space = space, space
 	logits := g.Logits
 	forward := len(g.Steps)
 	g.Add(CrossEntropy{}, "loss", []graph.ValueID{logits}, []graph.ValueID{loss, d})
-	t, err := graph.Differentiate(g, forward, logits, d, rows, leaf, Add{})
+	t, err := graph.Differentiate(g, forward, logits, d, rows, leaf, Add{}, frozen)
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (m Memory) Total() int64 { return m.Values + m.Moments + m.Panels + m.Walk 
 // be.
 func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer string) (Memory, float64, error) {
 	var m Memory
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf)
+	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, nil)
 	if err != nil {
 		return m, 0, err
 	}

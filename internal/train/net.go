@@ -64,7 +64,7 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		return nil, fmt.Errorf("products of %v: expected F32 or BF16", opt.Type)
 	}
 	weights := len(g.Weights)
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf)
+	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func exact(t *testing.T, m *gguf.Model, leaves []Leaf, share float64) (*graph.Re
 		t.Fatal(err)
 	}
 	n := len(leaves[0].IDs)
-	grads, err := step.Train(g, n*len(leaves), n)
+	grads, err := step.Train(g, n*len(leaves), n, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func TestGradients(t *testing.T) {
 			}
 		}
 		single := clone(g.Graph)
-		grads, err := step.Train(g.Graph, rows, 4)
+		grads, err := step.Train(g.Graph, rows, 4, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -239,7 +239,7 @@ func TestNoBackward(t *testing.T) {
 	x := g.do(step.Embed{}, 8, nil, g.weight(g.Vocab, 8))
 	x = g.do(step.Weigh{}, 8, []graph.ValueID{x, g.linear(x, 1, false)})
 	g.end(x, false, 0)
-	_, err := step.Train(g.Graph, 16, 16)
+	_, err := step.Train(g.Graph, 16, 16, nil)
 	var none *graph.NoBackwardError
 	if !errors.As(err, &none) || none.Kind != "weigh" {
 		t.Errorf("%v", err)
