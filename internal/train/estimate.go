@@ -28,7 +28,14 @@ func (m Memory) Total() int64 { return m.Values + m.Moments + m.Panels + m.Walk 
 // be.
 func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer string) (Memory, float64, error) {
 	var m Memory
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, nil)
+	var frozen func(graph.WeightID) bool
+	if opt.LoRA != nil {
+		var err error
+		if frozen, err = opt.LoRA.adapt(g); err != nil {
+			return m, 0, err
+		}
+	}
+	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, frozen)
 	if err != nil {
 		return m, 0, err
 	}
@@ -36,16 +43,16 @@ func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer stri
 	terms := int64(0)
 	for i, w := range g.Weights {
 		id, n := graph.WeightID(i), 4*int64(w.Rows)*int64(w.Cols)
-		if !w.Turned {
+		roles, rests := g.Roles(id), frozen != nil && frozen(id) && !w.Turned
+		if !w.Turned && !(rests && roles[graph.Matrix] && !roles[graph.Lookup]) {
 			m.Values += n
-			terms += n * int64(len(gradients[id]))
 		}
-		if g.Roles(id)[graph.Matrix] {
+		if terms += n * int64(len(gradients[id])); !w.Turned && !rests && optimizer == "adamw" {
+			m.Moments += 2 * n
+		}
+		if roles[graph.Matrix] {
 			m.Panels += int64(walk.PanelsBytes(w, f))
 		}
-	}
-	if optimizer == "adamw" {
-		m.Moments = 2 * m.Values
 	}
 	if walks := batch / opt.Leaves; walks > 1 {
 		m.Sums = terms * int64(bits.Len(uint(walks)))

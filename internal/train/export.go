@@ -30,8 +30,11 @@ func Trainable(m *gguf.Model) error {
 	return nil
 }
 
-// WriteModel writes the model that m was, with the values of the net, in the types that its tensors had.
+// WriteModel writes the model that m was, with the values of the net, or its adapters added, in the types that its tensors had.
 func (n *Net) WriteModel(w io.Writer, m *gguf.Model) error {
+	if n.opt.LoRA != nil {
+		return Merge(w, m, n.Products(), quant.BF16)
+	}
 	values := map[string][]float32{}
 	for _, p := range n.Params {
 		values[p.Name] = p.Value

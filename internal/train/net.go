@@ -41,6 +41,7 @@ type NetOptions struct {
 	Type   quant.Type    // of products: F32 or BF16
 	Table  *kernel.Table // kernels
 	Team   *team.Team    // workers
+	LoRA   *LoRA         // what is trained beside frozen matrices; nil: all weights are
 }
 
 // A Net is a graph with its weights in memory, and their gradients behind each walk.
@@ -63,8 +64,15 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 	if opt.Type != quant.F32 && opt.Type != quant.BF16 {
 		return nil, fmt.Errorf("products of %v: expected F32 or BF16", opt.Type)
 	}
+	var frozen func(graph.WeightID) bool
+	if opt.LoRA != nil {
+		var err error
+		if frozen, err = opt.LoRA.adapt(g); err != nil {
+			return nil, err
+		}
+	}
 	weights := len(g.Weights)
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, nil)
+	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, frozen)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +83,17 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		if w.Of > 0 || w.Experts > 0 {
 			return nil, fmt.Errorf("%s: parts of tensors and experts are not trained yet", w.Label())
 		}
+		if roles := g.Roles(id); frozen != nil && frozen(id) && roles[graph.Matrix] && !roles[graph.Lookup] {
+			continue // panels are made of it, and nothing else
+		}
 		values[i] = make([]float32, w.Rows*w.Cols)
-		if err := load(w, values[i]); err != nil {
-			return nil, err
+		if opt.LoRA == nil || !opt.LoRA.begin(w, values[i]) {
+			if err := load(w, values[i]); err != nil {
+				return nil, err
+			}
+		}
+		if frozen != nil && frozen(id) {
+			continue
 		}
 		v, ok := gradients[id]
 		if !ok {
@@ -85,13 +101,14 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		}
 		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v})
 	}
-	return n, n.lay(values)
+	return n, n.lay(values, load)
 }
 
 // lay makes the plan, the panels and the buffers.
-func (n *Net) lay(values [][]float32) error {
+func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) error) error {
 	g := n.G
 	f := n.opt.Table.Format(n.opt.Type, n.opt.Type == quant.F32)
+	fixed := map[int][]*walk.Slot{} // of frozen matrices
 	w := walk.Weights{Slots: make([][]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)), Decode: make([]func(int, []float32), len(g.Weights))}
 	for i, x := range g.Weights {
 		own := i
@@ -109,8 +126,15 @@ func (n *Net) lay(values [][]float32) error {
 			s := walk.NewSlot(x, f, nil, aligned(walk.PanelsBytes(x, f)))
 			s.Stored = &rows{x, v, n.opt.Type}
 			w.Slots[i] = []*walk.Slot{s}
-			n.Params[own].slots = append(n.Params[own].slots, s)
+			if p := slices.IndexFunc(n.Params, func(p *Param) bool { return p.Name == x.Name }); p >= 0 {
+				n.Params[p].slots = append(n.Params[p].slots, s)
+			} else {
+				fixed[own] = append(fixed[own], s)
+			}
 		}
+	}
+	if err := n.pack(values, fixed, load); err != nil {
+		return err
 	}
 	p, err := buildPlan(g, n.opt, n.opt.Team.Size(), f)
 	if err != nil {
@@ -129,6 +153,30 @@ func (n *Net) lay(values [][]float32) error {
 		return err
 	}
 	return n.Renew()
+}
+
+// pack makes the panels of frozen matrices, one matrix after the other: its values are there while they are packed.
+func (n *Net) pack(values [][]float32, fixed map[int][]*walk.Slot, load func(w graph.Weight, dst []float32) error) error {
+	size := n.opt.Team.Size()
+	for i, slots := range fixed {
+		v, w := values[i], n.G.Weights[i]
+		if v == nil {
+			v = make([]float32, w.Rows*w.Cols)
+			if err := load(w, v); err != nil {
+				return err
+			}
+		}
+		for _, s := range slots {
+			x := s.Stored.(*rows)
+			x.v = v
+			s.Renew()
+			if err := n.opt.Team.Run(func(w int) { s.Pack(w, size, nil) }); err != nil {
+				return err
+			}
+			x.v = nil // nobody reads it again
+		}
+	}
+	return nil
 }
 
 // Plan is the list of items, forward, loss and backward.
