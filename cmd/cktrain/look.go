@@ -19,6 +19,7 @@ func (p *program) estimateCommand() {
 	c := p.app.NewCommand("estimate [flags]", "what training takes", estimateLong, p.runEstimate)
 	p.data.tokensFlag(c)
 	p.net.flags(c)
+	p.lora.flags(c)
 	cli.NewGroup(c.Flags(), "Training").Enum(&p.run.optimizer.Name, "optimizer", "", "adamw", "NAME", []string{"adamw", "sgd"}, "how gradients change weights")
 }
 
@@ -43,7 +44,11 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 	if b, l := p.net.batch, p.leaves(); b&(b-1) != 0 || l&(l-1) != 0 || b%l != 0 {
 		return cli.Usage("--batch %d, --walk %d: %v", b, l, train.ErrBatch)
 	}
-	mem, ops, err := train.Estimate(graph, train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: tbl}, len(cpus), p.net.batch, p.run.optimizer.Name)
+	lora, err := p.adapters()
+	if err != nil {
+		return err
+	}
+	mem, ops, err := train.Estimate(graph, train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: tbl, LoRA: lora}, len(cpus), p.net.batch, p.run.optimizer.Name)
 	if err != nil {
 		return &engine.ModelError{Path: m.Path, Err: err}
 	}

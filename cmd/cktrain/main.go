@@ -30,22 +30,26 @@ type program struct {
 	app  *cli.App
 	data dataOptions
 	net  netOptions
+	lora loraOptions
+	out  mergeOptions
 	run  runOptions
 
 	shown int // slots
 }
 
-const long = `Fine-tunes models: all weights, in float32, with products in BF16 or F32. Checkpoints are the same bytes for any number of threads and any cut of a batch into walks; a run that was killed goes on with --resume as if nothing had happened.
+const long = `Fine-tunes models: all weights in float32, or adapters of low rank beside frozen ones, with products in BF16 or F32. Checkpoints are the same bytes for any number of threads and any cut of a batch into walks; a run that was killed goes on with --resume as if nothing had happened.
 
   cktrain run -m model.gguf -d stories.txt -o tuned
 
-A model is a GGUF file or a Hugging Face folder, in float weights. Data are files: text, whose documents end with lines <|endoftext|>, or JSON lines {"text"}, {"prompt", "completion"}, {"messages"}; of conversations the assistant's answers count.`
+A model is a GGUF file or a Hugging Face folder; for adapters it may be quantized. Data are files: text, whose documents end with lines <|endoftext|>, or JSON lines {"text"}, {"prompt", "completion"}, {"messages"}; of conversations the assistant's answers count.`
 
 const examples = `  cktrain run -m qwen3-0.6b.gguf -d chats.jsonl -o tuned --steps 200
   cktrain run -m qwen3-0.6b.gguf -d chats.jsonl -o tuned --steps 200 --resume
   cktrain estimate -m qwen3-0.6b.gguf --tokens 512 --batch 16
   cktrain show-batch -m qwen3-0.6b.gguf -d chats.jsonl
   cktrain checkgrad -m qwen3-0.6b.gguf
+  cktrain run -m qwen3-0.6b-q4.gguf -d chats.jsonl -o small --rank 16
+  cktrain merge -m qwen3-0.6b-q4.gguf small/adapter.gguf merged.gguf
 `
 
 func newProgram() *program {
@@ -63,6 +67,7 @@ func newProgram() *program {
 	p.estimateCommand()
 	p.showCommand()
 	p.checkCommand()
+	p.mergeCommand()
 	p.app.AddConfigCommand()
 	return p
 }
@@ -79,9 +84,10 @@ func classify(err error) int {
 		mismatch *train.MismatchError
 		damage   *gguf.DamageError
 		bad      *train.BadStepError
+		target   *train.NoTargetError
 	)
 	switch {
-	case errors.As(err, &mismatch), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, corpus.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, corpus.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
 	case errors.Is(err, isa.ErrMissing), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -61,6 +62,44 @@ func (o *netOptions) flags(c *cobra.Command) {
 	g.Int(&o.walk, "walk", "", 0, 0, 1<<16, "N", "slots that are computed at once, a power of two; more take more memory and change no bit; default: as many as have 1024 tokens")
 }
 
+// loraOptions are the flags of adapters.
+type loraOptions struct {
+	rank    int
+	alpha   float64
+	root    bool
+	targets string
+}
+
+func (o *loraOptions) flags(c *cobra.Command) {
+	g := cli.NewGroup(c.Flags(), "Adapters")
+	g.Int(&o.rank, "rank", "", 0, 0, 1<<16, "N", "train adapters of this rank beside frozen weights (LoRA); 0: train all weights")
+	g.Float(&o.alpha, "alpha", "", 0, 0, 1e9, "X", "an adapter counts alpha / rank times; default: twice the rank")
+	g.Bool(&o.root, "rslora", "", "it counts alpha / sqrt(rank) times")
+	g.Text(&o.targets, "targets", "", "attn_(q|k|v|output)|ffn_(gate|up|down)", "REGEX", "matrices that get adapters")
+}
+
+// lora is what the flags say; nil: all weights are trained.
+func (p *program) adapters() (*train.LoRA, error) {
+	o := &p.lora
+	if o.rank == 0 {
+		for _, name := range []string{"alpha", "rslora", "targets"} {
+			if p.app.Given(name) {
+				return nil, cli.Usage("--%s: is about adapters; give their rank with --rank", name)
+			}
+		}
+		return nil, nil
+	}
+	re, err := regexp.Compile(o.targets)
+	if err != nil {
+		return nil, cli.Usage("--targets: %v", err)
+	}
+	alpha := o.alpha
+	if alpha == 0 {
+		alpha = 2 * float64(o.rank)
+	}
+	return &train.LoRA{Rank: o.rank, Alpha: alpha, RankRoot: o.root, Targets: re, Seed: uint64(p.data.seed)}, nil
+}
+
 // leaves is how many slots a walk has.
 func (p *program) leaves() int {
 	if p.net.walk > 0 {
@@ -98,8 +137,8 @@ func (p *program) model() (*gguf.Model, *generate.Model, error) {
 		m.Close()
 		return nil, nil, err
 	}
-	if err := train.Trainable(m); err != nil {
-		err = cli.Usage("%s: %v", path, err)
+	if err := train.Trainable(m); err != nil && p.lora.rank == 0 {
+		err = cli.Usage("%s: %v; or train adapters beside it, with --rank", path, err)
 		m.Close()
 		g.Close()
 		return nil, nil, err
@@ -199,7 +238,11 @@ func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, erro
 			return nil, nil, err
 		}
 	}
-	n, err := train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t})
+	lora, err := p.adapters()
+	var n *train.Net
+	if err == nil {
+		n, err = train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t, LoRA: lora})
+	}
 	if err != nil {
 		t.Close()
 		return nil, nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ type runOptions struct {
 	log           string
 }
 
-const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
+const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. With --rank it trains adapters beside frozen weights, which may be quantized, and writes DIR/adapter.gguf, as llama.cpp reads it; where the weights are floats DIR/model.gguf is the model with the adapters merged in. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
 
 A step has --batch slots of --tokens tokens. Its bits do not depend on threads or on how many slots are computed at once (--walk).`
 
@@ -73,6 +74,7 @@ func (p *program) runCommand() {
 	g.Int(&o.judge, "val-every", "", 50, 1, 1<<30, "N", "steps from one judging of what is held out to the next")
 	g.Int(&o.skipBad, "skip-bad-steps", "", 0, 0, 1<<30, "N", "steps whose loss or gradients are no numbers and that are left out; one more ends the run")
 	p.net.flags(c)
+	p.lora.flags(c)
 }
 
 func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
@@ -113,9 +115,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
-	if !o.force {
-		if _, err := os.Stat(o.in("model.gguf")); err == nil {
-			return cli.Usage("%s: exists; --force overwrites it", o.in("model.gguf"))
+	for _, name := range []string{"model.gguf", "adapter.gguf"} {
+		if _, err := os.Stat(o.in(name)); err == nil && !o.force {
+			return cli.Usage("%s: exists; --force overwrites it", o.in(name))
 		}
 	}
 	data, err := p.corpus(c.Context(), g)
@@ -167,6 +169,7 @@ func (s *session) plan() error {
 	s.state = train.State{Data: s.c.Hash(), Options: map[string]string{
 		"tokens": fmt.Sprint(p.data.tokens), "batch": fmt.Sprint(p.net.batch), "dtype": p.net.dtype, "steps": fmt.Sprint(o.schedule.Steps), "lr": text(o.schedule.Rate),
 		"schedule": o.schedule.Kind, "warmup": fmt.Sprint(o.schedule.Warmup), "lr-floor": text(o.schedule.Floor), "wsd-end": text(o.schedule.End), "optimizer": o.optimizer.Name,
+		"rank": fmt.Sprint(p.lora.rank), "alpha": text(p.lora.alpha), "rslora": fmt.Sprint(p.lora.root), "targets": p.lora.targets, "seed": fmt.Sprint(p.data.seed),
 		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip),
 	}}
 	return nil
@@ -373,23 +376,37 @@ func (s *session) finish(m *gguf.Model) error {
 	if err := s.save(); err != nil {
 		return err
 	}
-	path := s.p.run.in("model.gguf")
-	f, err := s.p.app.Create(path, s.p.run.force || s.p.run.resume)
-	if err != nil {
-		return err
+	write := func(name string, f func(w io.Writer, m *gguf.Model) error) (string, error) {
+		path := s.p.run.in(name)
+		out, err := s.p.app.Create(path, s.p.run.force || s.p.run.resume)
+		if err != nil {
+			return "", err
+		}
+		defer out.Abort()
+		if err := f(out, m); err != nil {
+			return "", err
+		}
+		return path, out.Commit()
 	}
-	defer f.Abort()
-	if err := s.t.Net.WriteModel(f, m); err != nil {
-		return err
+	adapter, model := "", ""
+	var err error
+	if s.p.lora.rank > 0 {
+		if adapter, err = write("adapter.gguf", s.t.Net.WriteAdapter); err != nil {
+			return err
+		}
 	}
-	if err := f.Commit(); err != nil {
-		return err
+	if train.Trainable(m) == nil {
+		if model, err = write("model.gguf", s.t.Net.WriteModel); err != nil {
+			return err
+		}
+	} else {
+		s.p.app.Note("ckrun runs the model with %s merged in: cktrain merge -m %s %s OUT", adapter, s.p.app.Common.Model, adapter)
 	}
-	return s.print(path)
+	return s.print(model, adapter)
 }
 
 // print writes the result.
-func (s *session) print(path string) error {
+func (s *session) print(model, adapter string) error {
 	finite := func(x float64) *float64 {
 		if math.IsNaN(x) {
 			return nil
@@ -399,7 +416,8 @@ func (s *session) print(path string) error {
 	if s.p.app.Common.JSON {
 		return s.p.app.PrintJSON(struct {
 			Schema     string   `json:"schema"`
-			Model      string   `json:"model"`
+			Model      string   `json:"model,omitempty"`
+			Adapter    string   `json:"adapter,omitempty"`
 			Checkpoint string   `json:"checkpoint"`
 			Steps      int      `json:"steps"`
 			Epochs     float64  `json:"epochs"`
@@ -408,11 +426,16 @@ func (s *session) print(path string) error {
 			Val        *float64 `json:"val_loss"`
 			Skipped    int      `json:"skipped_steps"`
 			Warnings   []string `json:"warnings"`
-		}{"ck.train.run/1", path, s.saved, s.t.Done, s.c.Epoch(s.at * s.p.net.batch), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
+		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.c.Epoch(s.at * s.p.net.batch), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
 	}
 	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
 	row := func(what, value string) { t.Rows = append(t.Rows, []string{what, value}) }
-	row("model", path)
+	if model != "" {
+		row("model", model)
+	}
+	if adapter != "" {
+		row("adapter", adapter)
+	}
 	row("steps", fmt.Sprint(s.t.Done))
 	row("times through the data", fmt.Sprintf("%.2f", s.c.Epoch(s.at*s.p.net.batch)))
 	if !math.IsNaN(s.first) {

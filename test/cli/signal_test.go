@@ -174,6 +174,7 @@ var longWork = map[string][]string{
 	"cktrain checkgrad":   {"-m", "FLOATS", "-q", "--tokens", "512"},
 	"cktrain config":      nil,
 	"cktrain estimate":    nil,
+	"cktrain merge":       nil,
 	"cktrain run":         {"-m", "FLOATS", "-q", "-d", "FIFO", "-o", "DIR/tuned"},
 	"cktrain show-batch":  {"-m", "FLOATS", "-q", "-d", "FIFO"},
 }
