@@ -104,7 +104,7 @@ func (u GLU) Backward(t *graph.Tape, s *graph.Step) error {
 	for _, v := range s.In {
 		out = append(out, t.Value("d."+t.G.Values[v].Name, t.G.Width(v), t.G.Values[v].Space))
 	}
-	t.G.Add(GLUGrad{u.Act}, s.Name, []graph.ValueID{s.In[0], s.In[1], must(t, s)}, out)
+	t.G.Add(GLUGrad(u), s.Name, []graph.ValueID{s.In[0], s.In[1], must(t, s)}, out)
 	t.Give(s.In[0], out[0])
 	t.Give(s.In[1], out[1])
 	return nil

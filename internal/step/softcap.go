@@ -68,6 +68,6 @@ func runSoftcap(w *walk.Worker, it *plan.Item, p plan.Rect) {
 
 func (c Softcap) Backward(t *graph.Tape, s *graph.Step) error {
 	v := s.In[0]
-	t.Give(v, t.Do(SoftcapGrad{c.Cap}, "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{s.Out[0], must(t, s)})[0])
+	t.Give(v, t.Do(SoftcapGrad(c), "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{s.Out[0], must(t, s)})[0])
 	return nil
 }
