@@ -80,40 +80,6 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }
 
-const showLong = `Shows slots as a run gets them: sequences with their numbers of tokens, and their text, in which what counts in the loss is in colour, or between « and ».`
-
-func (p *program) showCommand() {
-	c := p.app.NewCommand("show-batch [flags]", "what a model is trained with", showLong, p.runShow)
-	p.data.flags(c)
-	g := cli.NewGroup(c.Flags(), "Training")
-	g.Int(&p.data.seed, "seed", "", 1, 0, 1<<30, "N", "order of the data")
-	g.Int(&p.shown, "batch", "", 1, 1, 1<<20, "N", "slots that are shown")
-}
-
-func (p *program) runShow(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return cli.Usage("show-batch: %s: takes no words; data is named with -d", args[0])
-	}
-	m, g, err := p.model()
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	defer g.Close()
-	data, err := p.corpus(c.Context(), g)
-	if err != nil {
-		return err
-	}
-	for i := range p.shown {
-		s := data.Slot(i)
-		fmt.Fprintf(p.app.Out, "slot %d\n", i)
-		if err := s.Show(p.app.Out, g, cli.Color(p.app.Out)); err != nil {
-			return cli.OutError(err)
-		}
-	}
-	return nil
-}
-
 const checkLong = `Compares the gradient of every weight of a model with differences of the loss, in a random direction and over random tokens, in float32. Exit code 1: one differs.`
 
 func (p *program) checkCommand() {

@@ -108,7 +108,7 @@ func commandsOf(t *testing.T, program string) []string {
 		t.Fatal(err)
 	}
 	_, text, ok := strings.Cut(string(man), ".SH SYNOPSIS\n.nf\n")
-	text, _, ok2 := strings.Cut(text, ".fi\n")
+	text, _, ok2 := strings.Cut(strings.ReplaceAll(text, `\-`, "-"), ".fi\n")
 	if !ok || !ok2 {
 		t.Fatalf("%s --man has no synopsis", program)
 	}
