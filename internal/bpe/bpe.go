@@ -3,9 +3,9 @@
 // written as the keys of a GGUF file and as the JSON files of a folder.
 //
 // The result depends on the texts and the options alone: on no order of files and no number of goroutines. Of pairs seen equally often the
-// one with the smaller bytes comes first: of its left token, then of its right one. A text becomes a token once: a second pair that would
-// give the same text is not learned, so there are as many merges as learned tokens, and texts are cut as they were when the last merge was learned (where Pre
-// has whole words ignore merges, as llama-bpe does, a word that is a token is cut no further).
+// one with the smaller bytes comes first: of its left token, then of its right one. Texts are cut as they were when the last pair was joined.
+// A text becomes a token once: nothing is ever joined across the ends of a token, so inside of them bytes are joined as in a word of their own,
+// and that is the same way everywhere.
 //
 // Ids: a token for each byte, 0 to 255; the learned tokens in order; the control tokens as given.
 package bpe

@@ -123,8 +123,7 @@ func TestReadersAgree(t *testing.T) {
 			for _, tok := range []*tokenizer.Tokenizer{v.Tokenizer(), open} {
 				b, _ := tok.BOS()
 				e, _ := tok.EOS()
-				if b != 698 || e != 699 || tok.AddBOS() != bos || tok.AddEOS() || !tok.IsEOG(697) ||
-					!tok.IsEOG(699) || tok.IsEOG(698) || !tok.IsControl(698) {
+				if b != 698 || e != 699 || tok.AddBOS() != bos || tok.AddEOS() || !tok.IsEOG(697) || !tok.IsEOG(699) || tok.IsEOG(698) || !tok.IsControl(698) {
 					t.Errorf("%s: BOS %d, EOS %d, adds %v %v", pre, b, e, tok.AddBOS(), tok.AddEOS())
 				}
 			}
@@ -134,8 +133,36 @@ func TestReadersAgree(t *testing.T) {
 			for _, name := range []string{"text/stories/tinystories.txt", "text/books/alice.txt", "text/perplexity/wikitext-2-test.txt"} {
 				checkText(t, v, open, piece(t, name, 150_000, 20_001))
 			}
-			for _, s := range []string{"", " ", "\x00", "<|im_end|>", "a<|im_start|>b", "\U0010FFFF\u2028\u00a0\ufeff", "  \n\n \t", "Ġ Ċ Ā <0x0A>", strings.Repeat("e", 999)} {
+			for _, s := range []string{"", " ", "\x00", "<|im_end|>", "a<|im_start|>b", "\U0010FFFF\u2028\u00a0\ufeff", "  \n\n \t", "Ġ Ċ Ā <0x0A>",
+				strings.Repeat("e", 999)} {
 				checkText(t, v, open, s)
+			}
+		}
+	}
+}
+
+// TestJSON holds what other readers of the files need and ours does not.
+func TestJSON(t *testing.T) {
+	for _, c := range []struct{ pre, ignore string }{{"gpt-2", `"ignore_merges": false`}, {"llama-bpe", `"ignore_merges": true`}} {
+		opt := options(260, c.pre)
+		opt.AddBOS = true
+		v, err := train(t, opt, "ab ab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := v.Files()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, list := range [][]string{
+			{c.ignore, `"ab": 256`, `"a b"`, `"content": "<|im_end|>"`, `"type": "ByteLevel"`, `"type": "TemplateProcessing"`, `"\"": 34`, `"Ġ": 32`},
+			{`"chat_template": "{{ messages }}<|im_end|>&\n"`, `"eos_token": "<|im_end|>"`, `"pad_token": "<|endoftext|>"`, `"259": {`,
+				`"tokenizer_class": "PreTrainedTokenizerFast"`},
+		} {
+			for _, want := range list {
+				if !strings.Contains(string(files[i].Data), want) {
+					t.Errorf("%s: %s lacks %s", c.pre, files[i].Name, want)
+				}
 			}
 		}
 	}
@@ -205,7 +232,7 @@ func TestGivenVocabulary(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	o := Options{Control: []string{"<b>", "<b><", "<|im_end|>"}}
+	o := Options{Control: []string{"<b>", "<b><", "<b", "<|im_end|>"}}
 	for _, c := range []struct {
 		text string
 		want []string
@@ -365,7 +392,7 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// FuzzTrain: any text trains, or an error says why; what comes out reads back and cuts any text as it cut it when it was learned.
+// FuzzTrain: any text trains, or an error says why; what comes out has no token twice, and all its readers agree about any text.
 func FuzzTrain(tf *testing.F) {
 	f := testkit.Fuzz(tf)
 	f.Add("hello hello <|endoftext|>\nhelp\n", "help <|im_end|>", uint16(5), false)

@@ -22,7 +22,6 @@ type seen struct {
 type trainer struct {
 	opt    *Options
 	tokens []string // by id
-	known  map[string]bool
 	merges []pair
 
 	id         []int32 // by place: the token; empty where none begins
@@ -64,7 +63,7 @@ func (c *Counter) Train(ctx context.Context) (*Vocabulary, error) {
 
 // newTrainer lays out words, which have n bytes.
 func newTrainer(opt *Options, words map[string]int64, n int) *trainer {
-	t := &trainer{opt: opt, known: map[string]bool{}, pairs: map[pair]*seen{}, id: make([]int32, 0, n), prev: make([]int32, 0, n),
+	t := &trainer{opt: opt, pairs: map[pair]*seen{}, id: make([]int32, 0, n), prev: make([]int32, 0, n),
 		next: make([]int32, 0, n), count: make([]int64, 0, n)}
 	t.queue.tokens = &t.tokens
 	for b := range byteTokens {
@@ -127,7 +126,7 @@ func (t *trainer) learn() bool {
 		s := t.pairs[best.pair]
 		text := t.tokens[best.left] + t.tokens[best.right]
 		switch {
-		case s.count < t.opt.LeastCount || len(text) > t.opt.Longest || t.known[text]:
+		case s.count < t.opt.LeastCount || len(text) > t.opt.Longest:
 			heap.Pop(&t.queue)
 		case s.count < best.count:
 			best.count = s.count
@@ -135,7 +134,6 @@ func (t *trainer) learn() bool {
 		default:
 			p := best.pair
 			heap.Pop(&t.queue)
-			t.known[text] = true
 			t.tokens, t.merges = append(t.tokens, text), append(t.merges, p)
 			t.joinAll(p, s.at, int32(len(t.tokens)-1))
 			t.push()
