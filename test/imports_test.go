@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"internal/engine": {"internal/arch", "internal/entropycode", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/mover", "internal/numa", "internal/panelfile", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	// what the programs do
 	"internal/measure":          {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
+	"internal/demotext":         {"internal/aside", "internal/plaintext"},
 	"internal/bpe":              {"internal/tokenizer"},
 	"internal/corpus":           {"internal/generate", "internal/plaintext", "internal/template", "internal/tokenizer"},
 	"internal/train":            {"asm/half", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/walk"},
