@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	// the engine: the graph knows nobody, plans know no file format, the walk knows no model
 	"internal/graph":  {},
 	"internal/arch":   {"internal/graph", "internal/step"},
-	"internal/hf":     {"asm/half", "internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
+	"internal/hf":     {"internal/aside", "asm/half", "internal/arch", "internal/gguf", "internal/jsonfile", "internal/mapfile", "internal/quant", "internal/safetensors"},
 	"internal/kv":     {"internal/kernel"},
 	"internal/plan":   {"internal/graph", "internal/kernel"},
 	"internal/walk":   {"internal/graph", "internal/kernel", "internal/kv", "internal/mover", "internal/plan", "internal/team"},
@@ -62,7 +62,8 @@ var mayImport = map[string][]string{
 	"internal/demotext":         {"internal/aside", "internal/plaintext"},
 	"internal/bpe":              {"internal/tokenizer"},
 	"internal/corpus":           {"internal/generate", "internal/plaintext", "internal/template", "internal/tokenizer"},
-	"internal/train":            {"asm/half", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/walk"},
+	"internal/adapter":          {"internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/safetensors"},
+	"internal/train":            {"asm/half", "internal/adapter", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/walk"},
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
 	"internal/generate":         {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/template/value", "internal/tokenizer"},
 	"internal/probe":            {"internal/gguf", "internal/humanize", "internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},

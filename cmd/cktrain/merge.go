@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/adapter"
 	"ck/internal/cli"
 	"ck/internal/convert"
 	"ck/internal/gguf"
@@ -19,7 +21,7 @@ type mergeOptions struct {
 	typ   string
 }
 
-const mergeLong = `Writes a model with an adapter added to its matrices, as ckrun runs it. Matrices keep their float types; quantized ones that the adapter changes become --type, which ckquant quantizes again.`
+const mergeLong = `Writes a model with an adapter added to its matrices, as ckrun runs it. ADAPTER is a file as llama.cpp has it, or a folder of PEFT. Matrices keep their float types; quantized ones that the adapter changes become --type, which ckquant quantizes again.`
 
 func (p *program) mergeCommand() {
 	c := p.app.NewCommand("merge [flags] ADAPTER OUT", "add an adapter to its model", mergeLong, p.runMerge)
@@ -40,17 +42,12 @@ func (p *program) runMerge(_ *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
-	a, err := gguf.Open(args[0])
+	a, err := readAdapter(args[0], m)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return err
 		}
 		return cli.Input("%w", err)
-	}
-	defer a.Close()
-	products, err := train.ReadAdapter(a, m)
-	if err != nil {
-		return cli.Input("%s: %w", args[0], err)
 	}
 	f, err := p.app.Create(args[1], p.out.force)
 	if err != nil {
@@ -58,9 +55,17 @@ func (p *program) runMerge(_ *cobra.Command, args []string) error {
 	}
 	defer f.Abort()
 	typ := map[string]quant.Type{"bf16": quant.BF16, "f16": quant.F16, "f32": quant.F32}[p.out.typ]
-	if err := train.Merge(f, m, products, typ); err != nil {
+	if err := train.Merge(f, m, a, typ); err != nil {
 		return err
 	}
-	p.app.Info("%d matrices have changed", len(products))
+	p.app.Info("%d matrices have changed", len(a.Targets))
 	return f.Commit()
+}
+
+// readAdapter reads an adapter: a folder is PEFT's, a file llama.cpp's.
+func readAdapter(path string, m *gguf.Model) (*adapter.Adapter, error) {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return adapter.ReadPEFT(path, m, "")
+	}
+	return adapter.ReadGGUF(path, m)
 }

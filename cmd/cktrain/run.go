@@ -23,6 +23,7 @@ import (
 	"ck/internal/gguf"
 	"ck/internal/humanize"
 	"ck/internal/plaintext"
+	"ck/internal/quant"
 	"ck/internal/train"
 	"ck/internal/walk"
 )
@@ -391,7 +392,13 @@ func (s *session) finish(m *gguf.Model) error {
 	adapter, model := "", ""
 	var err error
 	if s.p.lora.rank > 0 {
-		if adapter, err = write("adapter.gguf", s.t.Net.WriteAdapter); err != nil {
+		if adapter, err = write("adapter.gguf", func(w io.Writer, m *gguf.Model) error {
+			a, err := s.t.Net.Adapter(m)
+			if err != nil {
+				return err
+			}
+			return a.WriteGGUF(w, quant.F32)
+		}); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // Package hf opens model folders in Hugging Face's form, config.json and safetensors, as the GGUF models that llama.cpp's
 // convert_hf_to_gguf.py would make of them: the same metadata keys, tensor names, types and rows. Weights stay in their mapped
 // files; only norms and biases, which GGUF keeps in F32, are converted to the heap. Rows of FP8
-// weights are scaled while they are read. Tokenizers are not read here.
+// weights are scaled while they are read. Tokenizers are not read here. Write is the inverse: a folder of a model.
 package hf
 
 import (

@@ -1,4 +1,4 @@
-// Package safetensors reads safetensors files and folders of them, mapped.
+// Package safetensors reads safetensors files and folders of them, mapped, and writes them as streams.
 //
 // Format: huggingface/safetensors, README "Format": 8 bytes with the header's length, a JSON header, the tensors' data without gaps.
 // What that leaves open is decided as the Rust crate does; beyond it, space before the header's { and repeated names are refused.

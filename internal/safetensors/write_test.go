@@ -95,7 +95,8 @@ func TestWriteReadsBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
 	meta := map[string]string{"format": "pt", "a \"b\"": "<c>"}
 	b := written(t, meta, tensors, data)
-	if !bytes.HasPrefix(b[8:], []byte(`{"__metadata__":{"a \"b\"":"<c>","format":"pt"},"scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},"wéight <测>\"\\\n":`)) {
+	want := `{"__metadata__":{"a \"b\"":"<c>","format":"pt"},"scalar":{"dtype":"F64","shape":[],"data_offsets":[0,8]},"wéight <测>\"\\\n":`
+	if !bytes.HasPrefix(b[8:], []byte(want)) {
 		t.Errorf("header %.150q", b[8:])
 	}
 	if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -175,7 +176,8 @@ func TestShards(t *testing.T) {
 	for i, n := range []int{4, 6, 1, 30, 3, 7, 10, 1} {
 		tensors = append(tensors, Info{fmt.Sprint("t", i), "U8", []int{n}})
 	}
-	for maxBytes, want := range map[int64]string{1: "4 6 1 30 3 7 10 1", 10: "4+6 1 30 3+7 10 1", 11: "4+6+1 30 3+7 10+1", 62: "4+6+1+30+3+7+10+1", 61: "4+6+1+30+3+7+10 1"} {
+	for maxBytes, want := range map[int64]string{1: "4 6 1 30 3 7 10 1", 10: "4+6 1 30 3+7 10 1", 11: "4+6+1 30 3+7 10+1", 62: "4+6+1+30+3+7+10+1",
+		61: "4+6+1+30+3+7+10 1"} {
 		shards, err := Shards(tensors, maxBytes)
 		if err != nil {
 			t.Fatal(err)
@@ -248,6 +250,10 @@ func TestShardErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, expected %q", err, name)
 		}
+	}
+	mixed := []Info{{"b", "F16", []int{2}}, {"a", "F16", []int{2}}, {"c", "F32", []int{2}}}
+	if s, err := Shards(mixed, 100); err != nil || s[0][0].Name != "c" || s[0][1].Name != "a" || mixed[0].Name != "b" {
+		t.Errorf("one shard is in the order %v; the list given is %v: %v", s, mixed, err)
 	}
 	if s, err := Shards(nil, 1); err != nil || len(s) != 1 || ShardName(0, 1) != "model.safetensors" {
 		t.Errorf("no tensors: %v, %v", s, err)

@@ -33,12 +33,21 @@ func Trainable(m *gguf.Model) error {
 // WriteModel writes the model that m was, with the values of the net, or its adapters added, in the types that its tensors had.
 func (n *Net) WriteModel(w io.Writer, m *gguf.Model) error {
 	if n.opt.LoRA != nil {
-		return Merge(w, m, n.Products(), quant.BF16)
+		a, err := n.Adapter(m)
+		if err != nil {
+			return err
+		}
+		return Merge(w, m, a, quant.BF16)
 	}
 	values := map[string][]float32{}
 	for _, p := range n.Params {
 		values[p.Name] = p.Value
 	}
+	return write(w, m, values)
+}
+
+// write writes a model whose tensors have other values, where these are given, in the types that they had.
+func write(w io.Writer, m *gguf.Model, values map[string][]float32) error {
 	var infos []gguf.TensorInfo
 	for _, t := range m.Tensors {
 		infos = append(infos, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
