@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"internal/measure":          {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/demotext":         {"internal/aside", "internal/plaintext"},
 	"internal/bpe":              {"internal/tokenizer"},
-	"internal/corpus":           {"internal/generate", "internal/plaintext", "internal/template", "internal/tokenizer"},
+	"internal/dataset":          {"internal/aside", "internal/generate", "internal/plaintext", "internal/template", "internal/tokenizer"},
 	"internal/adapter":          {"internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/safetensors"},
 	"internal/train":            {"asm/half", "internal/adapter", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/walk"},
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},

@@ -9,7 +9,7 @@ import (
 
 	"ck/internal/cli"
 	"ck/internal/convert"
-	"ck/internal/corpus"
+	"ck/internal/dataset"
 	"ck/internal/engine"
 	"ck/internal/generate"
 	"ck/internal/gguf"
@@ -75,7 +75,7 @@ func newProgram() *program {
 // classify gives the exit codes of the packages' errors.
 func classify(err error) int {
 	var (
-		line     *corpus.LineError
+		line     *dataset.LineError
 		opened   *generate.InputError
 		input    *convert.InputError
 		model    *engine.ModelError
@@ -87,7 +87,7 @@ func classify(err error) int {
 		target   *train.NoTargetError
 	)
 	switch {
-	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, corpus.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, dataset.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
 	case errors.Is(err, isa.ErrMissing), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource

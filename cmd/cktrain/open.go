@@ -5,12 +5,13 @@ import (
 	"errors"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
 	"ck/internal/convert"
-	"ck/internal/corpus"
+	"ck/internal/dataset"
 	"ck/internal/generate"
 	"ck/internal/gguf"
 	"ck/internal/isa"
@@ -31,17 +32,21 @@ type dataOptions struct {
 	seed     int
 	skip     int
 	template string
+	date     string
+	noCache  bool
 }
 
 func (o *dataOptions) flags(c *cobra.Command) {
 	g := cli.NewGroup(c.Flags(), "Data")
-	g.Texts(&o.files, "data", "d", "FILE", "a file to train with, once or more: text, or JSON lines (*.jsonl)")
+	g.Texts(&o.files, "data", "d", "FILE", "a file to train with, once or more: text (*.txt, *.md) or JSON lines (*.jsonl)")
 	o.tokensFlag(c)
 	g.Bool(&o.noPack, "one-sequence", "", "a slot has one sequence; else several share it, and none sees another")
-	g.Bool(&o.refuse, "refuse-long", "", "an example that is longer than a slot is an error; else it is cut")
+	g.Bool(&o.refuse, "refuse-long", "", "an example that is longer than a slot is left out; else a document is split, a conversation cut")
 	g.Text(&o.val, "val", "", "2%", "SHARE", "share of the examples that is held out and judged by")
 	g.Int(&o.skip, "skip-bad-lines", "", 0, 0, 1<<30, "N", "lines that cannot be used and are no error")
 	g.Text(&o.template, "template", "", "", "NAME", "chat template of messages: a name or a file; default: the model's")
+	g.Text(&o.date, "date", "", "", "YYYY-MM-DD", "the day that templates write which write one; without it such conversations are refused: tokens would change overnight")
+	g.Bool(&o.noCache, "no-cache", "", "do not keep tokens in a file NAME.*.cktokens beside the first file")
 }
 
 func (o *dataOptions) tokensFlag(c *cobra.Command) {
@@ -149,8 +154,8 @@ func (p *program) model() (*gguf.Model, *generate.Model, error) {
 	return m, g, nil
 }
 
-// corpus reads the data.
-func (p *program) corpus(ctx context.Context, m *generate.Model) (*corpus.Corpus, error) {
+// dataset reads the data.
+func (p *program) dataset(ctx context.Context, m *generate.Model) (*dataset.Set, error) {
 	if len(p.data.files) == 0 {
 		return nil, cli.Usage("no data: name files with -d")
 	}
@@ -158,28 +163,61 @@ func (p *program) corpus(ctx context.Context, m *generate.Model) (*corpus.Corpus
 	if err != nil {
 		return nil, err
 	}
-	opt := corpus.Options{Tokens: p.data.tokens, Pack: !p.data.noPack, Refuse: p.data.refuse, Val: val, Seed: uint64(p.data.seed), SkipBad: p.data.skip}
+	opt := dataset.Options{Tokens: p.data.tokens, Pack: !p.data.noPack, TooLong: dataset.Cut, Val: val, Seed: uint64(p.data.seed), SkipBadLines: p.data.skip, NoCache: p.data.noCache}
+	if p.data.refuse {
+		opt.TooLong = dataset.Refuse
+	}
+	if p.data.date != "" {
+		if opt.Now, err = time.Parse(time.DateOnly, p.data.date); err != nil {
+			return nil, cli.Usage("--date: %q is no day such as 2026-01-31", p.data.date)
+		}
+	}
 	if opt.Template, err = m.FindTemplate(p.data.template); err != nil && (p.data.template != "" || !errors.Is(err, generate.ErrNoTemplate)) {
 		if errors.Is(err, generate.ErrTemplateName) {
 			return nil, cli.Usage("--template: %v", err)
 		}
 		return nil, err
 	}
-	c, err := corpus.Open(ctx, m, p.data.files, opt)
+	s, err := dataset.Open(ctx, m, p.data.files, opt)
 	if err != nil {
 		return nil, err
 	}
-	p.app.Info("data: %d examples, %d tokens of which %d count; held out: %d examples", c.Train.Len(), c.Train.Tokens(), c.Train.Targets(), c.Val.Len())
-	if c.Cut > 0 {
-		p.app.Warn("%d examples are longer than a slot of %d tokens and were cut; see --tokens and --refuse-long", c.Cut, p.data.tokens)
+	part, held := s.Train(), s.Val()
+	p.app.Info("data: %d examples in %d slots, %d tokens of which %d count; held out: %d examples", part.Examples, part.Slots, part.Tokens, part.Targets, held.Examples)
+	p.warnOf(s)
+	if lost := m.LostText(); lost != "" {
+		p.app.Warn("%s", lost)
 	}
-	if c.Skipped > 0 {
-		p.app.Warn("%d lines could not be used and were skipped", c.Skipped)
+	return s, nil
+}
+
+// warnOf says what became of data that is not in the set as it was.
+func (p *program) warnOf(s *dataset.Set) {
+	st := &s.Stats
+	for _, w := range []struct {
+		n    int
+		what string
+	}{
+		{st.Cut, "longer than a slot, cut at its end; see --tokens and --refuse-long"},
+		{st.Refused, "longer than a slot, left out; see --tokens"},
+		{st.NoTarget, "left out: no token of them counts"},
+	} {
+		if w.n > 0 {
+			p.app.Warn("%d of %d examples: %s", w.n, st.Examples, w.what)
+		}
 	}
-	if s := m.LostText(); s != "" {
-		p.app.Warn("%s", s)
+	if st.Skipped > 0 {
+		p.app.Warn("%d lines could not be used and were skipped", st.Skipped)
 	}
-	return c, nil
+	for _, b := range st.Bad {
+		p.app.Info("left out: %v", b)
+	}
+	if st.NoEnd > 0 {
+		p.app.Warn("%d answers have no end in the template: the model does not learn to end them", st.NoEnd)
+	}
+	if s.CacheErr != nil {
+		p.app.Warn("tokens are not kept: %v; --no-cache does not try", s.CacheErr)
+	}
 }
 
 // share reads "2%" or 0.02.
@@ -251,7 +289,7 @@ func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, erro
 }
 
 // leaf is a slot as it is trained with.
-func leaf(s corpus.Slot) train.Leaf {
+func leaf(s dataset.Slot) train.Leaf {
 	return train.Leaf{IDs: s.IDs, Pos: s.Pos, Seq: s.Seq, Loss: s.Loss}
 }
 

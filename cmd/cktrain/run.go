@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
-	"ck/internal/corpus"
+	"ck/internal/dataset"
 	"ck/internal/generate"
 	"ck/internal/gguf"
 	"ck/internal/humanize"
@@ -84,7 +84,7 @@ func number(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 type session struct {
 	p        *program
 	ctx      context.Context
-	c        *corpus.Corpus
+	c        *dataset.Set
 	t        *train.Trainer
 	state    train.State
 	val      []train.Leaf
@@ -121,12 +121,12 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 			return cli.Usage("%s: exists; --force overwrites it", o.in(name))
 		}
 	}
-	data, err := p.corpus(c.Context(), g)
+	data, err := p.dataset(c.Context(), g)
 	if err != nil {
 		return err
 	}
 	s := &session{p: p, c: data, valLoss: math.NaN(), first: math.NaN()}
-	if err := s.plan(); err != nil {
+	if err := s.plan(c.Context()); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.out, 0o777); err != nil {
@@ -153,12 +153,18 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 }
 
 // plan decides how many steps there are, and what a checkpoint must agree with.
-func (s *session) plan() error {
+func (s *session) plan(ctx context.Context) error {
 	p, o := s.p, &s.p.run
 	if o.schedule.Steps = o.steps; o.steps == 0 {
-		slots := 0
-		for s.c.Epoch(slots) < o.epochs {
-			slots++
+		slots, whole := 0, int(o.epochs)
+		for e := range whole {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			slots += s.c.Slots(e)
+		}
+		if rest := o.epochs - float64(whole); rest > 0 {
+			slots += int(math.Ceil(rest * float64(s.c.Slots(whole))))
 		}
 		o.schedule.Steps = max(1, (slots+p.net.batch-1)/p.net.batch)
 	}
@@ -217,13 +223,19 @@ func (s *session) begin(ctx context.Context, _ *generate.Model) error {
 		s.log = f
 	}
 	most := max(1, 32/s.p.leaves()) * s.p.leaves()
-	for _, x := range s.c.ValSlots(most) {
-		s.val = append(s.val, leaf(x))
+	for i := range min(most, s.c.Val().Slots) {
+		s.val = append(s.val, leaf(s.c.ValSlot(i)))
 	}
 	for len(s.val)%s.p.leaves() != 0 {
-		s.val = append(s.val, leaf(s.c.Empty()))
+		s.val = append(s.val, leaf(s.c.Padding()))
 	}
 	return ctx.Err()
+}
+
+// epochs is how often the data was gone through.
+func (s *session) epochs() float64 {
+	epoch, slot := s.c.Place(s.at * s.p.net.batch)
+	return float64(epoch) + float64(slot)/float64(s.c.Slots(epoch))
 }
 
 // checkpoints lists those of the folder, the oldest first.
@@ -337,7 +349,7 @@ func (s *session) note(r train.Step, took time.Duration) error {
 		return nil
 	}
 	line := map[string]any{"schema": "ck.train.step/1", "step": s.t.Done, "loss": r.Loss, "norm": r.Norm, "lr": r.Rate, "targets": r.Targets,
-		"tokens_per_s": float64(s.p.net.batch*s.p.data.tokens) / took.Seconds(), "epoch": s.c.Epoch(s.at * s.p.net.batch)}
+		"tokens_per_s": float64(s.p.net.batch*s.p.data.tokens) / took.Seconds(), "epoch": s.epochs()}
 	if !math.IsNaN(s.valLoss) {
 		line["val_loss"] = s.valLoss
 	}
@@ -433,7 +445,7 @@ func (s *session) print(model, adapter string) error {
 			Val        *float64 `json:"val_loss"`
 			Skipped    int      `json:"skipped_steps"`
 			Warnings   []string `json:"warnings"`
-		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.c.Epoch(s.at * s.p.net.batch), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
+		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
 	}
 	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
 	row := func(what, value string) { t.Rows = append(t.Rows, []string{what, value}) }
@@ -444,7 +456,7 @@ func (s *session) print(model, adapter string) error {
 		row("adapter", adapter)
 	}
 	row("steps", fmt.Sprint(s.t.Done))
-	row("times through the data", fmt.Sprintf("%.2f", s.c.Epoch(s.at*s.p.net.batch)))
+	row("times through the data", fmt.Sprintf("%.2f", s.epochs()))
 	if !math.IsNaN(s.first) {
 		row("loss of the first step", fmt.Sprintf("%.4f", s.first))
 		row("loss of the last step", fmt.Sprintf("%.4f", s.last.Loss))

@@ -8,7 +8,7 @@ import (
 	"ck/internal/cli"
 )
 
-const showLong = `Shows slots as a run gets them: sequences with their numbers of tokens, and their text, in which what counts in the loss is in colour, or between « and ».`
+const showLong = `Shows slots as a run gets them: sequences, and their tokens with | between them; lines with + count in the loss, lines with - do not.`
 
 func (p *program) showCommand() {
 	c := p.app.NewCommand("show-batch [flags]", "what a model is trained with", showLong, p.runShow)
@@ -28,14 +28,14 @@ func (p *program) runShow(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
-	data, err := p.corpus(c.Context(), g)
+	data, err := p.dataset(c.Context(), g)
 	if err != nil {
 		return err
 	}
 	for i := range p.shown {
 		s := data.Slot(i)
 		fmt.Fprintf(p.app.Out, "slot %d\n", i)
-		if err := s.Show(p.app.Out, g, cli.Color(p.app.Out)); err != nil {
+		if err := s.Show(p.app.Out, g.Tok, cli.Color(p.app.Out)); err != nil {
 			return cli.OutError(err)
 		}
 	}

@@ -42,7 +42,11 @@ func (a *Adapter) Scale(t *Target) float64 {
 
 // Check holds the adapter against the model that it changes. Errors name the target.
 func (a *Adapter) Check(m *gguf.Model) error {
-	if arch, _, _ := m.KV.String("general.architecture"); arch != a.Arch {
+	arch, _, err := m.KV.String("general.architecture")
+	if err != nil {
+		return err
+	}
+	if arch != a.Arch {
 		return fmt.Errorf("the adapter is of architecture %.100q, the model's is %.100q; give the model that it was trained on", a.Arch, arch)
 	}
 	if err := a.sound(); err != nil {

@@ -147,7 +147,9 @@ func ReadPEFT(dir string, m *gguf.Model, class string) (*Adapter, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	a := &Adapter{Alpha: *c.Alpha, RSLoRA: c.RSLoRA}
-	a.Arch, _, _ = m.KV.String("general.architecture")
+	if a.Arch, _, err = m.KV.String("general.architecture"); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Path, err)
+	}
 	if c.Base != nil {
 		a.Base = *c.Base
 	}

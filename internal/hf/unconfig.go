@@ -257,7 +257,10 @@ func (u *unparser) scaling() {
 		u.rope["mscale"] = f32(1)
 		u.copyFloats(u.rope, [2]string{"mscale_all_dim", "rope.scaling.yarn_log_multiplier"})
 	}
-	if truncate, ok, _ := u.m.KV.Bool(u.arch + ".rope.scaling.yarn_truncate"); ok {
+	switch truncate, ok, err := u.m.KV.Bool(u.arch + ".rope.scaling.yarn_truncate"); {
+	case err != nil:
+		u.fail("%w", err)
+	case ok:
 		u.rope["truncate"] = truncate
 	}
 }
@@ -515,7 +518,11 @@ func (c *config) sameKeys(m *gguf.Model) error {
 	kv := &gguf.Metadata{}
 	c.metadata(kv)
 	prefix := c.class.arch + "."
-	if arch, _, _ := m.KV.String("general.architecture"); arch != c.class.arch {
+	arch, _, err := m.KV.String("general.architecture")
+	if err != nil {
+		return err
+	}
+	if arch != c.class.arch {
 		return fmt.Errorf("config.json: a %s has architecture %s, the model's is %.100q", c.name, c.class.arch, arch)
 	}
 	for _, key := range m.KV.Keys() {

@@ -175,8 +175,8 @@ var longWork = map[string][]string{
 	"cktrain config":      nil,
 	"cktrain estimate":    nil,
 	"cktrain merge":       nil,
-	"cktrain run":         {"-m", "FLOATS", "-q", "-d", "FIFO", "-o", "DIR/tuned"},
-	"cktrain show-batch":  {"-m", "FLOATS", "-q", "-d", "FIFO"},
+	"cktrain run":         nil,
+	"cktrain show-batch":  nil,
 }
 
 // Every command of every program ends at its first signal with the code of that signal, at work and while it waits for its settings, and

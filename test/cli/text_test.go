@@ -208,7 +208,7 @@ var printsItself = map[string]string{
 	"cmd/ckbench/run.go":            "hands stdout to the formats of results, whose tables are plaintext.Table and whose data are quoted",
 	"cmd/ckbench/sweep.go":          "hands stdout to format.Table, which prints plaintext.Table",
 	"cmd/ckinspect/show.go":         "hands stdout to view.Diffable, which quotes",
-	"cmd/cktrain/show.go":           "hands stdout to corpus.Slot.Show, which escapes the text of tokens",
+	"cmd/cktrain/show.go":           "hands stdout to dataset.Slot.Show, which escapes the text of tokens",
 	"cmd/cktopo/show.go":            "hands stdout to internal/page, whose tables are plaintext.Table and whose JSON is quoted",
 	"cmd/ckrun/chat.go":             "hands stderr to output.PrintStat, which writes numbers only",
 	"cmd/ckrun/complete.go":         "hands stdout to internal/output",
