@@ -290,10 +290,8 @@ func (s *session) step() error {
 	took := time.Since(start)
 	s.at++
 	switch bad := (*train.BadStepError)(nil); {
-	case errors.Is(err, walk.ErrStopped) || err == nil && s.ctx.Err() != nil:
-		if err != nil {
-			s.at--
-		}
+	case errors.Is(err, walk.ErrStopped):
+		s.at--
 		return s.interrupted()
 	case errors.As(err, &bad) && s.skipped < o.skipBad:
 		s.skipped++
@@ -311,8 +309,7 @@ func (s *session) step() error {
 	if len(s.val) > 0 && (s.t.Done%o.judge == 0 || last) {
 		loss, n, err := s.t.Evaluate(s.val, &s.stop)
 		switch {
-		case errors.Is(err, walk.ErrStopped):
-			return s.interrupted()
+		case errors.Is(err, walk.ErrStopped): // the step is done all the same: the log has it
 		case err != nil:
 			return err
 		case n > 0:
@@ -321,7 +318,13 @@ func (s *session) step() error {
 	}
 	s.progress.At(int64(s.t.Done))
 	s.progress.Say(s.words())
-	return s.note(r, took)
+	if err := s.note(r, took); err != nil {
+		return err
+	}
+	if s.ctx.Err() != nil {
+		return s.interrupted()
+	}
+	return nil
 }
 
 // words is what the progress says.

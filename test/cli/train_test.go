@@ -117,3 +117,38 @@ func TestTrainWithoutRoom(t *testing.T) {
 		}
 	}
 }
+
+// A run that gets a signal writes a checkpoint of all its steps and ends with the signal's code; then the run goes on from there.
+func TestTrainSignals(t *testing.T) {
+	model, text := trainee(t)
+	for _, sig := range endSignals {
+		out := filepath.Join(t.TempDir(), "out")
+		log := filepath.Join(t.TempDir(), "log")
+		run := func() *victim {
+			return startVictim(t, trainCommand(t, model, text, out, "--steps", "1000000", "--save-every", "1000000", "--log", log))
+		}
+		last := 0
+		for range 2 { // the second time from the checkpoint
+			v, from := run(), last
+			for range 600 { // the run comes to its steps
+				if b, _ := os.ReadFile(log); bytes.Count(b, []byte("\n")) >= from+2 || v.ended(50*time.Millisecond) {
+					break
+				}
+			}
+			if _, ok := v.signal(sig); !ok || ending(v.cmd) != 128+int(sig) {
+				t.Fatalf("%v: code %d: %s", sig, ending(v.cmd), v.err.String())
+			}
+			b, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = bytes.Count(b, []byte("\n"))
+			if _, err := os.Stat(filepath.Join(out, fmt.Sprintf("checkpoint-%d.gguf", last))); err != nil || last < from+2 {
+				t.Errorf("%v: the log has %d steps, before it %d; %v", sig, last, from, err)
+			}
+			if !strings.Contains(v.err.String(), "--resume goes on with it") {
+				t.Errorf("%v: %s", sig, v.err.String())
+			}
+		}
+	}
+}
