@@ -82,7 +82,7 @@ func BenchmarkMatmul(b *testing.B) {
 						at = (at + sliceBytes) % (streamBytes - sliceBytes)
 						return mem[at/size*size:][:panels*size]
 					}
-					read := &roof.Reads[len(roof.Reads)-1]
+					read := readLoop()
 					rate, top := interleaved(b, float64(panels*size), func() {
 						f.Matmul(s, &Matmul{W: next(), N: n, K: k, Slices: slices, Add: slices > 1, X: x, M1: m, Y: y, YStride: n})
 					}, sliceBytes, func() {
@@ -97,6 +97,18 @@ func BenchmarkMatmul(b *testing.B) {
 			}
 		}
 	}
+}
+
+// readLoop is the last read loop whose instructions this CPU has.
+func readLoop() *roof.Read {
+	has := isa.Detect().Names()
+	best := &roof.Reads[0]
+	for i := range roof.Reads {
+		if l := &roof.Reads[i]; !slices.ContainsFunc(l.Needs, func(n string) bool { return !slices.Contains(has, n) }) {
+			best = l
+		}
+	}
+	return best
 }
 
 // fillPanels fills mem with copies of a few panels of random weights.

@@ -52,13 +52,6 @@ const (
 	// decodeK is how many elements along K of 64 rows a Direct format decodes at a time; whole blocks of every type.
 	decodeK = 256
 
-	// prefetch distances in bytes. A K-quant group is a long stretch of arithmetic, more than the core's reorder window holds, so
-	// hardware prefetch alone reaches half of the bandwidth. With two threads on one memory (roof 42 to 45 GB/s) 16 KiB instead of 8
-	// read BF16 with 41.9 instead of 37.8 GB/s, Q5_K with 38.2 instead of 33.7, the others 0 to 4 % faster or slower; with one thread
-	// (roof 38) BF16 was 3 % faster, Q4_K and Q6_K 3 % slower. Two streams from far places, which one thread read 1 to 4 % faster (Q8_0 6 %
-	// slower), lost 4 to 10 % with two threads, and start cold at every call.
-	prefetchNear, prefetchFar = 8192, 16384
-
 	accBytes  = 4096     // dot.Args.Acc
 	outFloats = 32 << 10 // outputs that await folding
 	rowsBytes = 4 * decodeK * 64
@@ -327,7 +320,7 @@ func (f *Format) tiles(s *Scratch, m *Matmul) {
 				groupBytes = f.kernels.UnpackedBytes
 				far = groups * groupBytes
 				for i := range np {
-					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, prefetchNear&^s.noPf
+					a.Src, a.Dst, a.Groups, a.Pf = unsafe.Add(base, i*size), unsafe.Pointer(&s.work()[i*far]), groups, near&^s.noPf
 					call(f.kernels.Unpack, a)
 				}
 				base = unsafe.Pointer(&s.work()[0])

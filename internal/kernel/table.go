@@ -143,11 +143,7 @@ func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 		}
 	}
 	f.kernels = r.dot[f.layout]
-	f.ahead = prefetchNear
-	switch f.layout {
-	case dot.F32, dot.F16, dot.BF16, dot.Q5_0, dot.Q5_1, dot.Q5_K:
-		f.ahead = prefetchFar
-	}
+	f.ahead = r.ahead[f.layout]
 	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
 	if f.layout == dot.BF16 {
 		f.GroupK, f.GroupBytes = 32, 16*f.GroupBytes // K is padded to 32

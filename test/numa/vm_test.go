@@ -125,7 +125,11 @@ func (v vm) run(t *testing.T, commands ...string) []step {
 	if v.mem == "" {
 		v.mem = "1G"
 	}
-	args := []string{"--topology", v.topology, "--mem", v.mem, "--timeout", "240"}
+	seconds := "240"
+	if os.Getenv("CK_TEST_LARGE") != "" {
+		seconds = "1800" // beside other work
+	}
+	args := []string{"--topology", v.topology, "--mem", v.mem, "--timeout", seconds}
 	if v.cpu != "" {
 		args = append(args, "--cpu", v.cpu)
 	}
