@@ -79,7 +79,7 @@ var (
 func elem(wide bool) *gen {
 	v := &elems{vec: newVec("elem", "elem_", "Args", wide)}
 	v.rows64("expc", expc...)
-	v.rows64("intc", 0x7fffffff, 0x7fff, 1, 0x40)
+	v.rows64("intc", 0x7fffffff, 0x7fff, 1, 0x40, 0x400000, 0xffff0000)
 	var dup []uint32
 	for i := range uint32(16) {
 		dup = append(dup, i, i)
@@ -104,6 +104,7 @@ func elem(wide bool) *gen {
 	v.ropePair()
 	v.conversions()
 	v.quantize()
+	v.train()
 
 	v.code("\nfunc run%s(o op, a *Args) {\nswitch o {", v.suffix())
 	for _, op := range v.ops {
@@ -168,19 +169,7 @@ func (v vec) gated(name, doc string, arg func()) {
 		v.o("VMOVUPS", row("expc", cOne), num)
 		t := reg(6) // -|z|, then e
 		v.or(row("expc", cSign), z, t)
-		v.o("VMULPS", row("expc", cLog2e), t, f)
-		v.o("VCVTPS2DQ", f, n)
-		v.o("VCVTDQ2PS", n, p)
-		v.o("VMOVAPS", t, f)
-		v.o("VFNMADD231PS", row("expc", cLn2hi), p, f)
-		v.o("VFNMADD231PS", row("expc", cLn2lo), p, f)
-		v.o("VMOVUPS", row("expc", 6), p)
-		for i := 5; i >= 0; i-- {
-			v.o("VFMADD213PS", row("expc", i), f, p)
-		}
-		v.o("VPSLLD", "$23", n, n)
-		v.o("VPADDD", n, p, p)
-		v.unless(t, row("expc", cExpLimit), p, t)
+		v.exp(t, f, n, p)
 		v.o("VADDPS", num, t, f) // 1 + e
 		if v.wide {
 			v.o("VPMOVD2M", z, "K1")
@@ -194,6 +183,23 @@ func (v vec) gated(name, doc string, arg func()) {
 		v.o("VMOVUPS", x, f32(0, "DI"))
 	})
 	v.ret()
+}
+
+// exp is t = e^t, t <= 0, by f, n and p: zero below the limit, NaN of NaN.
+func (v vec) exp(t, f, n, p reg) {
+	v.o("VMULPS", row("expc", cLog2e), t, f)
+	v.o("VCVTPS2DQ", f, n)
+	v.o("VCVTDQ2PS", n, p)
+	v.o("VMOVAPS", t, f)
+	v.o("VFNMADD231PS", row("expc", cLn2hi), p, f)
+	v.o("VFNMADD231PS", row("expc", cLn2lo), p, f)
+	v.o("VMOVUPS", row("expc", 6), p)
+	for i := 5; i >= 0; i-- {
+		v.o("VFMADD213PS", row("expc", i), f, p)
+	}
+	v.o("VPSLLD", "$23", n, n)
+	v.o("VPADDD", n, p, p)
+	v.unless(t, row("expc", cExpLimit), p, t)
 }
 
 // ropeNeox rotates pairs whose elements lie half a head apart.
@@ -244,6 +250,23 @@ func (v *elems) ropePair() {
 	v.ret()
 }
 
+// bf16 rounds x to bfloat16 in the upper halves of r, whose lower ones are anything; x and top are lost.
+func (v vec) bf16(x, top, r reg) {
+	v.o("VPSRLD", "$16", x, top)
+	v.and(row("intc", 2), top, r)
+	v.o("VPADDD", row("intc", 1), r, r)
+	v.o("VPADDD", x, r, r)
+	v.o("VMOVUPS", row("intc", 4), top)
+	v.or(x, top, top)
+	if v.wide {
+		v.o("VCMPPS", "$3", x, x, "K1") // unordered
+		v.o("VMOVDQA32", top, "K1", r)
+		return
+	}
+	v.o("VCMPPS", "$3", x, x, x)
+	v.o("VBLENDVPS", x, top, r, r)
+}
+
 // conversions between float32 and 16 bits, to nearest even.
 func (v *elems) conversions() {
 	narrow := []walk{{"Dst", "DI", 32}, {"A", "SI", 64}}
@@ -262,20 +285,12 @@ func (v *elems) conversions() {
 	v.loop(v.op("F32ToBF16"), "rounds to bfloat16: (x + 0x7fff + bit 16 of x) >> 16, NaN: x>>16 | 0x40.", 16, narrow, nil, func() {
 		const x, top, r = reg(0), reg(1), reg(2)
 		v.o("VMOVUPS", f32(0, "SI"), x)
-		v.o("VPSRLD", "$16", x, top)
-		v.and(row("intc", 2), top, r)
-		v.o("VPADDD", row("intc", 1), r, r)
-		v.o("VPADDD", x, r, r)
+		v.bf16(x, top, r)
 		v.o("VPSRLD", "$16", r, r)
-		v.or(row("intc", 3), top, top)
 		if v.wide {
-			v.p("VCMPPS $3, Z0, Z0, K1") // unordered
-			v.p("VMOVDQA32 Z1, K1, Z2")
 			v.p("VPMOVDW Z2, (DI)")
 			return
 		}
-		v.o("VCMPPS", "$3", x, x, x)
-		v.o("VBLENDVPS", x, top, r, r)
 		v.p("VPACKUSDW Y5, Y4, Y4")
 		v.p("VPERMQ $0xd8, Y4, Y4")
 		v.p("VMOVDQU Y4, (DI)")

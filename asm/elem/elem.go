@@ -54,6 +54,12 @@ const (
 	opBF16ToF32
 	opQ8
 	opQ8K
+	opAdamW
+	opPairBF16
+	opMax
+	opExp
+	opSum64
+	opSumSq64
 )
 
 func ptr[T any](x []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(x)) }

@@ -94,6 +94,36 @@ func q8AVX2(a *Args)
 //go:noescape
 func q8KAVX2(a *Args)
 
+// adamWAVX2 changes values dst, moments a and b by gradients c, with the numbers at d.
+//
+//go:noescape
+func adamWAVX2(a *Args)
+
+// pairBF16AVX2 is dst = a and b rounded to bfloat16, a in the lower halves of words.
+//
+//go:noescape
+func pairBF16AVX2(a *Args)
+
+// maxAVX2 is dst = the greater of dst and a in 16 lanes.
+//
+//go:noescape
+func maxAVX2(a *Args)
+
+// expAVX2 is dst = e^(a - s), a at most s.
+//
+//go:noescape
+func expAVX2(a *Args)
+
+// sum64AVX2 adds a to the 16 lanes of float64 at dst.
+//
+//go:noescape
+func sum64AVX2(a *Args)
+
+// sumSq64AVX2 adds the squares of a to the 16 lanes of float64 at dst.
+//
+//go:noescape
+func sumSq64AVX2(a *Args)
+
 func runAVX2(o op, a *Args) {
 	switch o {
 	case opAdd:
@@ -132,5 +162,17 @@ func runAVX2(o op, a *Args) {
 		q8AVX2(a)
 	case opQ8K:
 		q8KAVX2(a)
+	case opAdamW:
+		adamWAVX2(a)
+	case opPairBF16:
+		pairBF16AVX2(a)
+	case opMax:
+		maxAVX2(a)
+	case opExp:
+		expAVX2(a)
+	case opSum64:
+		sum64AVX2(a)
+	case opSumSq64:
+		sumSq64AVX2(a)
 	}
 }

@@ -94,6 +94,36 @@ func q8AVX512(a *Args)
 //go:noescape
 func q8KAVX512(a *Args)
 
+// adamWAVX512 changes values dst, moments a and b by gradients c, with the numbers at d.
+//
+//go:noescape
+func adamWAVX512(a *Args)
+
+// pairBF16AVX512 is dst = a and b rounded to bfloat16, a in the lower halves of words.
+//
+//go:noescape
+func pairBF16AVX512(a *Args)
+
+// maxAVX512 is dst = the greater of dst and a in 16 lanes.
+//
+//go:noescape
+func maxAVX512(a *Args)
+
+// expAVX512 is dst = e^(a - s), a at most s.
+//
+//go:noescape
+func expAVX512(a *Args)
+
+// sum64AVX512 adds a to the 16 lanes of float64 at dst.
+//
+//go:noescape
+func sum64AVX512(a *Args)
+
+// sumSq64AVX512 adds the squares of a to the 16 lanes of float64 at dst.
+//
+//go:noescape
+func sumSq64AVX512(a *Args)
+
 func runAVX512(o op, a *Args) {
 	switch o {
 	case opAdd:
@@ -132,5 +162,17 @@ func runAVX512(o op, a *Args) {
 		q8AVX512(a)
 	case opQ8K:
 		q8KAVX512(a)
+	case opAdamW:
+		adamWAVX512(a)
+	case opPairBF16:
+		pairBF16AVX512(a)
+	case opMax:
+		maxAVX512(a)
+	case opExp:
+		expAVX512(a)
+	case opSum64:
+		sum64AVX512(a)
+	case opSumSq64:
+		sumSq64AVX512(a)
 	}
 }

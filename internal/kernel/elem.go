@@ -79,6 +79,22 @@ func (t *ElemTable) F32ToBF16(dst []uint16, src []float32) { elem.F32ToBF16(t.w,
 // BF16ToF32 widens src, exactly.
 func (t *ElemTable) BF16ToF32(dst []float32, src []uint16) { elem.BF16ToF32(t.w, dst, src) }
 
+// PairBF16 is dst[i] = a[i] and b[i] rounded to bfloat16, a in the lower half.
+func (t *ElemTable) PairBF16(dst []uint32, a, b []float32) { elem.PairBF16(t.w, dst, a, b) }
+
+// AdamW changes values x and moments m, v by gradients g.
+func (t *ElemTable) AdamW(k *elem.AdamW, x, m, v, g []float32) { k.Step(t.w, x, m, v, g) }
+
+// Max is the greatest of x; any of them where one is NaN.
+func (t *ElemTable) Max(x []float32) float32 { return elem.Max(t.w, x) }
+
+// Exp is dst[i] = e^(a[i] - top), where no a[i] is above top.
+func (t *ElemTable) Exp(dst, a []float32, top float32) { elem.Exp(t.w, dst, a, top) }
+
+// Sum64 is the sum of x in float64, SumSquares64 that of the squares.
+func (t *ElemTable) Sum64(x []float32) float64        { return elem.Sum64(t.w, x) }
+func (t *ElemTable) SumSquares64(x []float32) float64 { return elem.SumSquares64(t.w, x) }
+
 // RopeAngles fills cos[i] and sin[i] with mscale times cosine and sine of pos*invFreq[i], taken in float64 and rounded once: the
 // angle of position pos for pair i of a head (Su et al. 2021; mscale is 1, or YaRN's attention factor).
 func RopeAngles(cos, sin []float32, pos int, invFreq []float64, mscale float64) {

@@ -64,7 +64,7 @@ func (CrossEntropy) Realise(b *plan.Builder, i int) (int, error) {
 	return 0, nil
 }
 
-var crossEntropy = &plan.Kind{Name: "cross-entropy", In: 1, Out: 2, Ops: 300, InPlace: anyInput}
+var crossEntropy = &plan.Kind{Name: "cross-entropy", In: 1, Out: 2, Ops: 40, InPlace: anyInput}
 
 func runCrossEntropy(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	in, vocab := w.Floats(it.In[0])
@@ -79,18 +79,12 @@ func runCrossEntropy(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			loss[r] = 0
 			continue
 		}
-		top, wanted := x[0], float64(x[target])
-		for _, v := range x {
-			top = max(top, v)
-		}
-		sum := 0.0
-		for i, v := range x {
-			e := math.Exp(float64(v - top))
-			d[i] = float32(e)
-			sum += e
-		}
+		k, wanted := w.Kernels(), float64(x[target])
+		top := k.Max(x)
+		k.Exp(d, x, top)
+		sum := k.Sum64(d)
 		loss[r] = float32(float64(top) + math.Log(sum) - wanted)
-		w.Kernels().Scale(d, d, float32(float64(b.Share)/sum))
+		k.Scale(d, d, float32(float64(b.Share)/sum))
 		d[target] -= b.Share
 	}
 }

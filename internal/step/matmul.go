@@ -390,7 +390,7 @@ func (Matmul) Backward(t *graph.Tape, s *graph.Step) error {
 	}
 	if t.Trains(w) {
 		dy := t.Turned(d, Turn{})
-		t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, t.Turned(x, Turn{})}, w)[0])
+		t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, x}, w)[0])
 	}
 	if t.Needs(x) {
 		t.Give(x, t.Do(Matmul{Slices: 1}, "d."+s.Name, t.G.Width(x), t.G.Values[x].Space, []graph.ValueID{d}, t.Transpose(w))[0])

@@ -2,7 +2,6 @@ package step
 
 import (
 	"fmt"
-	"unsafe"
 
 	"ck/internal/graph"
 	"ck/internal/kernel"
@@ -10,7 +9,7 @@ import (
 	"ck/internal/walk"
 )
 
-// Outer is the gradient of a matrix: out[n][k] = sum over rows of dy[row][n] * x[row][k]. The inputs are dy and x with rows and columns changed (Turn). The
+// Outer is the gradient of a matrix: out[n][k] = sum over rows of dy[row][n] * x[row][k]. The inputs are dy with rows and columns changed (Turn), and x. The
 // sum over the rows of a leaf is one chain; those of leaves are added by a tree. The weight is the matrix itself, whose form says the arithmetic.
 type Outer struct{ Leaf int }
 
@@ -23,24 +22,26 @@ func (o Outer) Check(g *graph.Graph, s *graph.Step) error {
 		return err
 	}
 	w, rows := g.Weights[s.W[0]], g.Width(s.In[0])
-	if g.Values[s.Out[0]].Space.Fixed != w.Rows || g.Width(s.Out[0]) != w.Cols || g.Values[s.In[0]].Space.Fixed != w.Rows || g.Values[s.In[1]].Space.Fixed != w.Cols {
+	if g.Values[s.Out[0]].Space.Fixed != w.Rows || g.Width(s.Out[0]) != w.Cols || g.Values[s.In[0]].Space.Fixed != w.Rows || g.Width(s.In[1]) != w.Cols {
 		return fmt.Errorf("%s is [%d, %d]", w.Name, w.Rows, w.Cols)
 	}
-	if o.Leaf < 1 || rows%o.Leaf != 0 || g.Width(s.In[1]) != rows {
-		return fmt.Errorf("%d and %d rows in leaves of %d", rows, g.Width(s.In[1]), o.Leaf)
+	if o.Leaf < 1 || rows%o.Leaf != 0 || g.Values[s.In[1]].Space.Fixed != 0 {
+		return fmt.Errorf("%d rows in leaves of %d", rows, o.Leaf)
 	}
 	return nil
 }
 
 func (Outer) Ref(r *graph.Ref, s *graph.Step) {
 	r.Each(s, 0, func(n int, out []float64) {
-		for k := range out {
-			out[k] = dot64(r.Row(s, 0, n), r.Row(s, 1, k))
+		for row, dy := range r.Row(s, 0, n) {
+			for k, x := range r.Row(s, 1, row) {
+				out[k] += dy * x
+			}
 		}
 	})
 }
 
-// Realise cuts the columns at panels: of the columns of x, which are packed as weights are, with the rows as K.
+// Realise cuts the columns at panels: of the columns of x, which become panels as they are, with the rows as K.
 func (o Outer) Realise(b *plan.Builder, i int) (int, error) {
 	s := b.Step(i)
 	f, err := b.Format(s.W[0])
@@ -55,7 +56,7 @@ func (o Outer) Realise(b *plan.Builder, i int) (int, error) {
 		return 0, fmt.Errorf("leaves of %d rows cut groups of %d", o.Leaf, f.GroupK)
 	}
 	it := b.Item(i, outer)
-	it.In = []plan.Operand{activations(b, s.In[0], f).Whole(), activations(b, s.In[1], f).Whole()}
+	it.In = []plan.Operand{activations(b, s.In[0], f).Whole(), b.At(s.In[1]).Whole()}
 	it.Cut = plan.ColCut(b.Plan.G.Width(s.Out[0]), f.PanelRows)
 	b.Finish(it, s.Out[0], f.PanelRows)
 	return 0, nil
@@ -73,7 +74,7 @@ func runOuter(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	op := it.Op.(Outer)
 	f := w.Slot(it.W[0]).Format
 	dy := *w.Act(it.In[0])
-	x := *w.Act(it.In[1])
+	x, wide := w.Floats(it.In[1])
 	out, width := w.Floats(it.Out[0])
 	rows, leaves, size := w.Rows(it.Space), dy.K/op.Leaf, f.PanelBytes(op.Leaf)
 	panels := w.Bytes(leaves * size)
@@ -81,7 +82,7 @@ func runOuter(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	for c := p.C0; c < p.C1; c += f.PanelRows {
 		n := min(f.PanelRows, p.C1-c)
 		for l := range leaves {
-			f.Pack(panels[l*size:(l+1)*size], op.Leaf, n, func(k int) []byte { return rowBytes(&x, c+k, l*op.Leaf, op.Leaf) })
+			w.Kernels().PackTurned(f, panels[l*size:(l+1)*size], op.Leaf, n, func(row int) []float32 { return x[(l*op.Leaf+row)*wide+c:] })
 		}
 		for m0 := 0; m0 < rows && !w.Stopped(); m0 += outerRows {
 			m1 := min(m0+outerRows, rows)
@@ -102,14 +103,6 @@ func rowsOf(a *kernel.Act, m0, m1 int) *kernel.Act {
 		a.H = a.H[m0*a.Kp:]
 	}
 	return a
-}
-
-// rowBytes is elements [k, k+n) of a row of a float act.
-func rowBytes(a *kernel.Act, row, k, n int) []byte {
-	if a.Kind == kernel.ActF32 {
-		return unsafe.Slice((*byte)(unsafe.Pointer(&a.F[row*a.FS+k])), 4*n)
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&a.H[row*a.Kp+k])), 2*n)
 }
 
 // levels is how many sums wait while so many leaves, a power of two, are added by their tree.

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"ck/asm/half"
 	"ck/internal/graph"
 	"ck/internal/kernel"
 	"ck/internal/kv"
@@ -108,7 +107,7 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) error) error {
 	g := n.G
 	f := n.opt.Table.Format(n.opt.Type, n.opt.Type == quant.F32)
-	fixed := map[int][]*walk.Slot{} // of frozen matrices
+	fixed := map[int][]*source{} // of frozen matrices
 	w := walk.Weights{Slots: make([][]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)), Decode: make([]func(int, []float32), len(g.Weights))}
 	for i, x := range g.Weights {
 		own := i
@@ -124,12 +123,12 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 		}
 		if roles[graph.Matrix] {
 			s := walk.NewSlot(x, f, nil, aligned(walk.PanelsBytes(x, f)))
-			s.Stored = &rows{x, v, n.opt.Type}
+			src := newSource(s, x, v, n.opt.Table)
 			w.Slots[i] = []*walk.Slot{s}
 			if p := slices.IndexFunc(n.Params, func(p *Param) bool { return p.Name == x.Name }); p >= 0 {
 				n.Params[p].slots = append(n.Params[p].slots, s)
 			} else {
-				fixed[own] = append(fixed[own], s)
+				fixed[own] = append(fixed[own], src)
 			}
 		}
 	}
@@ -156,9 +155,9 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 }
 
 // pack makes the panels of frozen matrices, one matrix after the other: its values are there while they are packed.
-func (n *Net) pack(values [][]float32, fixed map[int][]*walk.Slot, load func(w graph.Weight, dst []float32) error) error {
+func (n *Net) pack(values [][]float32, fixed map[int][]*source, load func(w graph.Weight, dst []float32) error) error {
 	size := n.opt.Team.Size()
-	for i, slots := range fixed {
+	for i, sources := range fixed {
 		v, w := values[i], n.G.Weights[i]
 		if v == nil {
 			v = make([]float32, w.Rows*w.Cols)
@@ -166,11 +165,10 @@ func (n *Net) pack(values [][]float32, fixed map[int][]*walk.Slot, load func(w g
 				return err
 			}
 		}
-		for _, s := range slots {
-			x := s.Stored.(*rows)
+		for _, x := range sources {
 			x.v = v
-			s.Renew()
-			if err := n.opt.Team.Run(func(w int) { s.Pack(w, size, nil) }); err != nil {
+			x.slot.Renew()
+			if err := n.opt.Team.Run(func(w int) { x.slot.Pack(w, size, nil) }); err != nil {
 				return err
 			}
 			x.v = nil // nobody reads it again
@@ -188,51 +186,41 @@ func aligned(n int) []byte {
 	return b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))&63:][:n:n]
 }
 
-// rows makes the file form of rows of a matrix, or of its transpose, of its values.
-type rows struct {
-	w   graph.Weight
-	v   []float32
-	typ quant.Type
+// source is what panels of a matrix, or of its transpose, are made of: the values of the matrix.
+type source struct {
+	slot  *walk.Slot
+	w     graph.Weight
+	v     []float32
+	table *kernel.Table
+}
+
+// newSource has the panels of slot s, those of w, made of values v.
+func newSource(s *walk.Slot, w graph.Weight, v []float32, t *kernel.Table) *source {
+	x := &source{s, w, v, t}
+	switch {
+	case w.Turned:
+		s.Make = func(dst []byte, from, to int) {
+			t.PackTurned(s.Format, dst, w.Cols, to-from, func(k int) []float32 { return x.v[k*w.Rows+from:] })
+		}
+	case s.Format.Type == quant.F32:
+		s.Make = func(dst []byte, from, to int) {
+			s.Format.Pack(dst, w.Cols, to-from, func(r int) []byte {
+				return unsafe.Slice((*byte)(unsafe.Pointer(&x.v[(from+r)*w.Cols])), 4*w.Cols)
+			})
+		}
+	default:
+		s.Stored = x
+	}
+	return x
 }
 
 // Whole is walk.Stored: any rows can be made.
-func (x *rows) Whole(from, to int) (int, int) { return from, to }
+func (x *source) Whole(from, to int) (int, int) { return from, to }
 
-// Unpack is walk.Stored.
-func (x *rows) Unpack(dst []byte, from, to int) {
+// Unpack is walk.Stored: rows of a matrix in BF16.
+func (x *source) Unpack(dst []byte, from, to int) {
 	n := x.w.Cols
-	if x.typ == quant.F32 {
-		f := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n)
-		if !x.w.Turned {
-			copy(f, x.v[from*n:to*n])
-			return
-		}
-		turned(f, x.v, x.w, from, to, func(v float32) float32 { return v })
-		return
-	}
-	h := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n)
-	if !x.w.Turned {
-		for i, v := range x.v[from*n : to*n] {
-			h[i] = half.F32ToBF16(v)
-		}
-		return
-	}
-	turned(h, x.v, x.w, from, to, half.F32ToBF16)
-}
-
-// turned writes rows [from, to) of the transpose w of a matrix v, some columns at a time: a line of each row.
-func turned[T float32 | uint16](dst []T, v []float32, w graph.Weight, from, to int, of func(float32) T) {
-	const block = 16
-	n, rows := w.Cols, w.Rows
-	for k0 := 0; k0 < n; k0 += block {
-		k1 := min(k0+block, n)
-		for i := range to - from {
-			at := dst[i*n:]
-			for k := k0; k < k1; k++ {
-				at[k] = of(v[k*rows+from+i])
-			}
-		}
-	}
+	x.table.F32ToBF16(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n), x.v[from*n:to*n])
 }
 
 // Renew packs all panels anew: values have changed.

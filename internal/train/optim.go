@@ -3,6 +3,8 @@ package train
 import (
 	"fmt"
 	"math"
+
+	"ck/asm/elem"
 )
 
 // Optimizer says how gradients change values.
@@ -84,11 +86,7 @@ func (n *Net) norm(gradients [][]float32) float64 {
 		sums = append(sums, make([]float64, (len(g)+part-1)/part))
 	}
 	n.each(gradients, func(i, lo, hi int) {
-		sum := 0.0
-		for _, x := range gradients[i][lo:hi] {
-			sum += float64(x) * float64(x)
-		}
-		sums[i][lo/part] = sum
+		sums[i][lo/part] = n.opt.Table.SumSquares64(gradients[i][lo:hi])
 	})
 	all := 0.0
 	for _, s := range sums {
@@ -104,31 +102,25 @@ type Moments struct{ M, V []float32 }
 
 // update changes values by gradients, which are multiplied by scale first: step t, counted from 1, at a rate.
 func (n *Net) update(o Optimizer, gradients [][]float32, moments []Moments, t int, rate float64, scale float32) {
-	b1, b2 := float32(o.Beta1), float32(o.Beta2)
-	c1, c2 := float32(1-o.Beta1), float32(1-o.Beta2)
-	first := float32(rate / (1 - math.Pow(o.Beta1, float64(t))))
-	second := float32(1 / math.Sqrt(1-math.Pow(o.Beta2, float64(t))))
-	eps, plain := float32(o.Eps), float32(rate)
+	adamw := elem.AdamW{
+		Scale: scale, Beta1: float32(o.Beta1), Beta2: float32(o.Beta2), Rest1: float32(1 - o.Beta1), Rest2: float32(1 - o.Beta2),
+		Rate: float32(rate / (1 - math.Pow(o.Beta1, float64(t)))), Root: float32(1 / math.Sqrt(1-math.Pow(o.Beta2, float64(t)))), Eps: float32(o.Eps), Keep: 1,
+	}
+	decays := adamw
+	decays.Keep = float32(1 - rate*o.Decay)
+	plain := float32(rate)
 	n.each(gradients, func(i, lo, hi int) {
-		p := n.Params[i]
-		keep := float32(1)
+		p, k := n.Params[i], &adamw
 		if p.Matrix() {
-			keep = float32(1 - rate*o.Decay)
+			k = &decays
 		}
 		v, g := p.Value[lo:hi], gradients[i][lo:hi]
-		if o.Name == "sgd" {
-			for j, x := range g {
-				v[j] = float32(v[j]*keep) - float32(plain*float32(x*scale))
-			}
+		if o.Name == "adamw" {
+			n.opt.Table.AdamW(k, v, moments[i].M[lo:hi], moments[i].V[lo:hi], g)
 			return
 		}
-		m1, m2 := moments[i].M[lo:hi], moments[i].V[lo:hi]
 		for j, x := range g {
-			x = float32(x * scale)
-			a := float32(b1*m1[j]) + float32(c1*x)
-			b := float32(b2*m2[j]) + float32(c2*float32(x*x))
-			m1[j], m2[j] = a, b
-			v[j] = float32(v[j]*keep) - float32(first*a)/(float32(float32(math.Sqrt(float64(b)))*second)+eps)
+			v[j] = float32(v[j]*k.Keep) - float32(plain*float32(x*scale))
 		}
 	})
 }

@@ -44,8 +44,9 @@ type Slot struct {
 	Home       int  // where its panels lie
 	Copy       bool // it is a copy of another home's part
 	Format     *kernel.Format
-	Row        func(r int) []byte // the file form of a tensor's row; not used if Stored is there
-	Stored     Stored             // where the rows lie compressed; nil: they are mapped
+	Row        func(r int) []byte             // the file form of a tensor's row; not used if Stored is there
+	Stored     Stored                         // where the rows lie compressed; nil: they are mapped
+	Make       func(dst []byte, from, to int) // makes the panel of rows [from, to), in place of Row and Stored; nil: they are packed
 
 	release func(from, to int) // see Release
 	left    []atomic.Int32     // of each matrix: panels that are still to be packed to stay; nil without release
@@ -225,6 +226,10 @@ func PanelsRoom(w graph.Weight, f *kernel.Format) int {
 // pack writes panel p to dst.
 func (s *Slot) pack(u *reader, dst []byte, p int) {
 	r0, r1 := s.rowsOf(p)
+	if s.Make != nil {
+		s.Make(dst, r0, r1)
+		return
+	}
 	first := s.tensorRow(r0) // a panel's rows are of one matrix
 	row := func(r int) []byte { return s.elements(s.Row(first + r)) }
 	if s.Stored != nil {
@@ -331,8 +336,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // 64 rows side by side; page faults there would stop all of them, and prefetching skips what is not mapped.
 func (s *Slot) touch(u *reader, p, p1 int) {
 	u.touched = true
-	if s.Stored != nil {
-		return // unpacking reads the file from begin to end
+	if s.Stored != nil || s.Make != nil {
+		return // no file is mapped, or unpacking reads it from begin to end
 	}
 	step := max(1, faultAround/s.Format.Type.RowBytes(s.Cols))
 	from, _ := s.rowsOf(p)
