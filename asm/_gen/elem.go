@@ -185,7 +185,7 @@ func (v vec) gated(name, doc string, arg func()) {
 	v.ret()
 }
 
-// exp is t = e^t, t <= 0, by f, n and p: zero below the limit, NaN of NaN.
+// exp is t = e^t, t <= 0.1, by f, n and p: zero below the limit, NaN of NaN.
 func (v vec) exp(t, f, n, p reg) {
 	v.o("VMULPS", row("expc", cLog2e), t, f)
 	v.o("VCVTPS2DQ", f, n)

@@ -22,7 +22,7 @@ func (v *elems) train() {
 		func() { v.o("VMOVUPS", f32(0, "SI"), reg(1)); v.o("VMAXPS", reg(0), reg(1), reg(0)) })
 	v.o("VMOVUPS", reg(0), f32(0, "DI"))
 	v.ret()
-	v.loop(v.op("Exp"), "is dst = e^(a - s), a at most s.", 16, oneSource, func() {
+	v.loop(v.op("Exp"), "is dst = e^(a - s).", 16, oneSource, func() {
 		v.p("VBROADCASTSS %d(R13), %s", v.args.at("S"), v.name(one(15), 0))
 	}, func() {
 		v.o("VMOVUPS", f32(0, "SI"), reg(0))

@@ -1230,7 +1230,7 @@ maxAVX2_l:
 	RET
 
 // func expAVX2(a *Args)
-// is dst = e^(a - s), a at most s.
+// is dst = e^(a - s).
 TEXT ·expAVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI

@@ -109,7 +109,7 @@ func pairBF16AVX2(a *Args)
 //go:noescape
 func maxAVX2(a *Args)
 
-// expAVX2 is dst = e^(a - s), a at most s.
+// expAVX2 is dst = e^(a - s).
 //
 //go:noescape
 func expAVX2(a *Args)

@@ -981,7 +981,7 @@ maxAVX512_l:
 	RET
 
 // func expAVX512(a *Args)
-// is dst = e^(a - s), a at most s.
+// is dst = e^(a - s).
 TEXT ·expAVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI

@@ -109,7 +109,7 @@ func pairBF16AVX512(a *Args)
 //go:noescape
 func maxAVX512(a *Args)
 
-// expAVX512 is dst = e^(a - s), a at most s.
+// expAVX512 is dst = e^(a - s).
 //
 //go:noescape
 func expAVX512(a *Args)

@@ -78,7 +78,7 @@ func Max(w Width, x []float32) float32 {
 	return top
 }
 
-// Exp is dst[i] = e^(a[i] - top), where no a[i] is above top: within 2 ulp; results below 2^-125 are zero, of NaN it is NaN.
+// Exp is dst[i] = e^(a[i] - top), where a[i] is at most top + 0.1: within 2 ulp; results below 2^-125 are zero, of NaN it is NaN.
 func Exp(w Width, dst, a []float32, top float32) {
 	if w != Go {
 		vec(w, opExp, dst, a, nil, top)

@@ -88,7 +88,7 @@ func (t *ElemTable) AdamW(k *elem.AdamW, x, m, v, g []float32) { k.Step(t.w, x, 
 // Max is the greatest of x; any of them where one is NaN.
 func (t *ElemTable) Max(x []float32) float32 { return elem.Max(t.w, x) }
 
-// Exp is dst[i] = e^(a[i] - top), where no a[i] is above top.
+// Exp is dst[i] = e^(a[i] - top), where a[i] is at most top + 0.1.
 func (t *ElemTable) Exp(dst, a []float32, top float32) { elem.Exp(t.w, dst, a, top) }
 
 // Sum64 is the sum of x in float64, SumSquares64 that of the squares.

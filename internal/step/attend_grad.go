@@ -109,16 +109,15 @@ const gradTile = 64
 
 // attendTiles is a worker's memory for the gradient of attention: products of tiles of rows with tiles of keys.
 type attendTiles struct {
-	w       *walk.Worker
-	f       *kernel.Format
-	cache   graph.Cache
-	op      Attend
-	s, d    []float32 // [gradTile][gradTile]: scores, then weights; their gradients
-	turned  []float32 // one of them with rows and columns changed
-	stats   []float32 // ln of the sum of e^score, and D, of each row of the sequence
-	panel   []byte
-	panels  [4][]byte // of the keys of a tile, its values, its keys turned
-	columns []float32 // rows with columns changed, to pack
+	w      *walk.Worker
+	f      *kernel.Format
+	cache  graph.Cache
+	op     Attend
+	s, d   []float32 // [gradTile][gradTile]: scores, then weights; their gradients
+	turned []float32 // one of them with rows and columns changed
+	stats  []float32 // ln of the sum of e^score, and D, of each row of the sequence
+	panel  []byte
+	panels [4][]byte // of the keys of a tile, its values, its keys turned
 }
 
 func runAttendGrad(w *walk.Worker, it *plan.Item, p plan.Rect) {
@@ -169,13 +168,13 @@ func newAttendTiles(w *walk.Worker, op Attend, c graph.Cache) *attendTiles {
 	wide := max(c.D, c.Dv)
 	tiles := (wide + gradTile - 1) / gradTile
 	x := &attendTiles{w: w, f: f, cache: c, op: op}
-	floats := w.Singles(3*gradTile*gradTile + 2*len(w.Batch().IDs) + gradTile*wide)
+	floats := w.Singles(3*gradTile*gradTile + 2*len(w.Batch().IDs))
 	cut := func(n int) (part []float32) {
 		part, floats = floats[:n], floats[n:]
 		return part
 	}
 	x.s, x.d, x.turned = cut(gradTile*gradTile), cut(gradTile*gradTile), cut(gradTile*gradTile)
-	x.stats, x.columns = cut(2*len(w.Batch().IDs)), cut(gradTile*wide)
+	x.stats = cut(2 * len(w.Batch().IDs))
 	big := max(f.PanelBytes(wide), tiles*f.PanelBytes(gradTile))
 	mem := w.Bytes(5 * big)
 	for i := range x.panels {
@@ -238,14 +237,9 @@ func (x *attendTiles) pack(panel []byte, rows, n int, row func(r int) []float32)
 
 // packTurned makes panels of the columns of rows [r0, r0+n) of a view, n elements each.
 func (x *attendTiles) packTurned(panels []byte, v view, r0, n int) {
-	for r := range n {
-		for i, y := range v.row(r0 + r) {
-			x.columns[i*gradTile+r] = y
-		}
-	}
 	size := x.f.PanelBytes(n)
 	for c := 0; c < v.n; c += gradTile {
-		x.pack(panels[c/gradTile*size:], min(gradTile, v.n-c), n, func(i int) []float32 { return x.columns[(c+i)*gradTile:] })
+		x.w.Kernels().PackTurned(x.f, panels[c/gradTile*size:][:size], n, min(gradTile, v.n-c), func(k int) []float32 { return v.row(r0 + k)[c:] })
 	}
 }
 
@@ -260,11 +254,15 @@ func (x *attendTiles) product(dst []float32, v view, r0, rows, n int, panel []by
 func (x *attendTiles) scores(i0, rows, j0, keys int, q view) {
 	x.product(x.s, q, i0, rows, q.n, x.panels[0], keys)
 	pos := x.w.Batch().Pos
+	whole := pos[j0+keys-1] <= pos[i0] && int(pos[j0]) >= x.cache.First(int(pos[i0+rows-1])) // all see all
 	for i := range rows {
 		s, last := x.s[i*gradTile:][:keys], int(pos[i0+i])
 		x.w.Kernels().Scale(s, s, float32(x.op.Scale))
 		if x.op.Cap != 0 {
 			x.w.Kernels().Softcap(x.w.Attn, s, float32(x.op.Cap))
+		}
+		if whole {
+			continue
 		}
 		first := x.cache.First(last)
 		for j := range s {
@@ -275,22 +273,18 @@ func (x *attendTiles) scores(i0, rows, j0, keys int, q view) {
 	}
 }
 
-// sums adds a tile of scores to ln of the sum of e^score of each row.
+// sums adds a tile of scores to ln of the sum of e^score of each row. x.d is scratch.
 func (x *attendTiles) sums(lse []float32, rows, keys int) {
+	t := x.w.Kernels()
 	for i := range rows {
-		top := float64(lse[i])
-		s := x.s[i*gradTile:][:keys]
-		for _, y := range s {
-			top = max(top, float64(y))
-		}
-		if math.IsInf(top, -1) {
+		s, e := x.s[i*gradTile:][:keys], x.d[:keys]
+		top := max(lse[i], t.Max(s))
+		if math.IsInf(float64(top), -1) {
 			continue
 		}
-		sum := math.Exp(float64(lse[i]) - top)
-		for _, y := range s {
-			sum += math.Exp(float64(y) - top)
-		}
-		lse[i] = float32(top + math.Log(sum))
+		t.Exp(e, s, top)
+		sum := math.Exp(float64(lse[i]-top)) + t.Sum64(e)
+		lse[i] = float32(float64(top) + math.Log(sum))
 	}
 }
 
@@ -298,9 +292,7 @@ func (x *attendTiles) sums(lse []float32, rows, keys int) {
 func (x *attendTiles) weights(lse []float32, rows, keys int) {
 	for i := range rows {
 		s := x.s[i*gradTile:][:keys]
-		for j, y := range s {
-			s[j] = float32(math.Exp(float64(y) - float64(lse[i])))
-		}
+		x.w.Kernels().Exp(s, s, lse[i])
 	}
 }
 
@@ -337,11 +329,8 @@ func (x *attendTiles) apply(act *kernel.Act, panels []byte, dst view, r0 int) {
 
 // accumulate adds to the keys' rows of dst the rows of src, each by its column of the tile.
 func (x *attendTiles) accumulate(tile []float32, i0, rows, j0, keys int, src, dst view) {
-	for i := range rows {
-		for j := range keys {
-			x.turned[j*gradTile+i] = tile[i*gradTile+j]
-		}
-	}
+	// A panel of the tile's rows is its transpose.
+	x.pack(unsafe.Slice((*byte)(unsafe.Pointer(&x.turned[0])), 4*len(x.turned)), rows, keys, func(i int) []float32 { return tile[i*gradTile:] })
 	x.packTurned(x.panels[3], src, i0, rows)
 	act := kernel.Act{Kind: kernel.ActF32, M: keys, K: rows, Kp: rows, F: x.turned, FS: gradTile}
 	x.apply(&act, x.panels[3], dst, j0)

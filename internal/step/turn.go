@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"unsafe"
 
 	"ck/internal/graph"
 	"ck/internal/plan"
@@ -49,14 +50,17 @@ var turn = &plan.Kind{Name: "turn", In: 1, Out: 1, Ops: 60}
 func runTurn(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	in, width := w.Floats(it.In[0])
 	out, rows := w.Floats(it.Out[0])
-	const block = 16 // floats of a line
+	f := w.Kernels().Plain()
+	const block = 64 // rows of a panel, which is the transpose of them
+	panel := w.Singles(block * block)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&panel[0])), 4*len(panel))
 	for k := p.R0; k < p.R1 && !w.Stopped(); k += block {
 		n := min(block, p.R1-k)
 		for r0 := 0; r0 < rows; r0 += block {
-			for r := r0; r < min(r0+block, rows); r++ {
-				for i, x := range in[r*width+k:][:n] {
-					out[(k+i)*rows+r] = x
-				}
+			m := min(block, rows-r0)
+			f.Pack(bytes[:f.PanelBytes(n)], n, m, func(r int) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&in[(r0+r)*width+k])), 4*n) })
+			for i := range n {
+				copy(out[(k+i)*rows+r0:][:m], panel[i*block:])
 			}
 		}
 	}
