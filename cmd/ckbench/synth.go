@@ -19,10 +19,10 @@ import (
 
 // synthOptions are the flags of ckbench synth.
 type synthOptions struct {
-	out                                                 string
-	force, pure, dryRun                                 bool
-	seed                                                int
-	layers, hidden, ffn, heads, kvHeads, headDim, vocab int
+	out                 string
+	force, pure, dryRun bool
+	seed                int
+	sizes               synth.Sizes
 }
 
 const synthLong = `Writes a GGUF file with random weights in the shape of a real model, or in that of a llama of the given sizes. Its vocabulary has the true size and merges English text to about four characters a token, as real ones do; it has the family's control tokens and a chat template. It is as fast as the real model, and what it says means nothing; llama.cpp loads it as well.
@@ -43,14 +43,9 @@ func (p *program) synthCommand() {
 	g.Bool(&o.force, "force", "", "overwrite the file")
 	g.Bool(&o.dryRun, "dry-run", "", "say what would be written: tensors and bytes by type")
 	g = cli.NewGroup(c.Flags(), "Shape")
-	size := func(dst *int, name, usage string) { g.Int(dst, name, "", 0, 1, 1<<24, "N", usage) }
-	size(&o.layers, "layers", "layers")
-	size(&o.hidden, "hidden", "width of the residual stream")
-	size(&o.ffn, "ffn", "width of the feed-forward network")
-	size(&o.heads, "heads", "query heads")
-	size(&o.kvHeads, "kv-heads", "KV heads; default: as heads")
-	size(&o.headDim, "head-dim", "elements of a head; default: hidden / heads")
-	size(&o.vocab, "vocab", "tokens of the vocabulary")
+	for _, e := range o.sizes.List() {
+		g.Int(e.Value, e.Name, "", 0, 1, 1<<24, "N", e.Usage)
+	}
 	g.Bool(&o.pure, "pure", "", "TYPE is a block type for all matrices, also where a recipe has its name")
 	g.Int(&o.seed, "seed", "s", 1, 0, 1<<31-1, "N", "seed of the weights")
 }
@@ -114,22 +109,13 @@ func roomFor(path string, size int64) error {
 
 // shape reads the words and the flags of the shape.
 func (o *synthOptions) shape(args []string) (name string, s synth.Shape, typ string, err error) {
-	sizes := []struct {
-		flag  string
-		value int
-		dst   *int
-	}{{"layers", o.layers, &s.Layers}, {"hidden", o.hidden, &s.Hidden}, {"ffn", o.ffn, &s.FFN}, {"heads", o.heads, &s.Heads}, {"vocab", o.vocab, &s.Vocab},
-		{"kv-heads", o.kvHeads, &s.KVHeads}, {"head-dim", o.headDim, &s.HeadDim}}
 	switch len(args) {
 	case 1:
 		name, typ = "custom", args[0]
-		s = synth.Shape{Arch: "llama", Context: 32768, RopeBase: 1e4}
-		for _, e := range sizes[:5] {
-			if e.value == 0 {
-				return "", s, "", cli.Usage("--%s: is needed for a shape of your own; or name one of %s", e.flag, strings.Join(synth.Names(), ", "))
-			}
+		if missing := o.sizes.Missing(); missing != "" {
+			return "", s, "", cli.Usage("--%s: is needed for a shape of your own; or name one of %s", missing, strings.Join(synth.Names(), ", "))
 		}
-		s.KVHeads, s.HeadDim = o.heads, o.hidden/o.heads
+		s = o.sizes.Own(synth.Shape{Arch: "llama", Context: 32768, RopeBase: 1e4})
 	case 2:
 		name, typ = args[0], args[1]
 		if s, err = synth.Find(name); err != nil {
@@ -138,11 +124,7 @@ func (o *synthOptions) shape(args []string) (name string, s synth.Shape, typ str
 	default:
 		return "", s, "", cli.Usage("synth: takes SHAPE and TYPE; see ckbench synth --help")
 	}
-	for _, e := range sizes {
-		if e.value != 0 {
-			*e.dst = e.value
-		}
-	}
+	s = o.sizes.In(s)
 	if err := s.Check(); err != nil {
 		return "", s, "", cli.Usage("synth: %v", err)
 	}

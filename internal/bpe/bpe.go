@@ -47,6 +47,8 @@ type Options struct {
 	BOS, EOS, Pad string // control tokens; "": none
 	AddBOS        bool   // BOS is put before a text
 	Template      string // chat template, Jinja; "": none
+
+	Progress func(learned int) // is told the number of learned tokens, if not nil
 }
 
 // check is an error for options that no text can satisfy.
@@ -104,10 +106,15 @@ type Vocabulary struct {
 	tokens []string // by id: bytes, then learned ones; control tokens follow
 	merges []pair   // by rank
 	read   *tokenizer.Tokenizer
+
+	fromBytes, fromTokens int64
 }
 
 // Size is the number of tokens.
 func (v *Vocabulary) Size() int { return len(v.tokens) + len(v.opt.Control) }
+
+// From is the size of the texts that the vocabulary was learned from: in bytes, control tokens left out, and in its tokens.
+func (v *Vocabulary) From() (bytes, tokens int64) { return v.fromBytes, v.fromTokens }
 
 // Tokenizer is the tokenizer that readers of the keys and of the files get.
 func (v *Vocabulary) Tokenizer() *tokenizer.Tokenizer { return v.read }

@@ -469,3 +469,51 @@ func TestBigText(t *testing.T) {
 func decode(t *tokenizer.Tokenizer, ids []int32) string {
 	return string(t.Decode(nil, ids, tokenizer.DecodeOptions{}))
 }
+
+// TestFrom: what was learned from is as many bytes and tokens as encoding it makes; texts given apart count as in a file, and alone.
+func TestFrom(t *testing.T) {
+	text := piece(t, "text/stories/tinystories.txt", 0, 60_001)
+	for _, pre := range []string{"gpt-2", "llama-bpe", "qwen2"} {
+		opt := options(900, pre)
+		told := 0
+		opt.Progress = func(n int) {
+			if n != told+1 {
+				t.Fatalf("%s: learned %d behind %d", pre, n, told)
+			}
+			told = n
+		}
+		v, err := train(t, opt, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes, tokens := 0, 0
+		for rest := text; rest != ""; {
+			var one string
+			one, rest = opt.cut(rest)
+			bytes += len(one)
+			tokens += len(v.Tokenizer().Encode(nil, one, tokenizer.EncodeOptions{}))
+		}
+		if b, n := v.From(); b != int64(bytes) || n != int64(tokens) || told != 900-259 {
+			t.Errorf("%s: from %d bytes in %d tokens, encoding has %d in %d; told of %d", pre, b, n, bytes, tokens, told)
+		}
+
+		c, err := NewCounter(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for rest := text; rest != ""; {
+			var one string
+			one, rest = opt.cut(rest)
+			texts = append(texts, one)
+		}
+		told = 0
+		if err := errors.Join(c.AddTexts("x", texts[:20]...), c.AddTexts("x", texts[20:]...)); err != nil {
+			t.Fatal(err)
+		}
+		apart, err := c.Train(context.Background())
+		if err != nil || !reflect.DeepEqual(apart.Keys(), v.Keys()) {
+			t.Errorf("%s: texts that are given apart make another vocabulary: %v", pre, err)
+		}
+	}
+}

@@ -44,15 +44,22 @@ func (c *Counter) Add(name string, r io.Reader) error {
 	if at := badByte(text); at >= 0 {
 		return fmt.Errorf("%s: offset %d: byte 0x%02X is not UTF-8; convert the file", name, at, text[at])
 	}
+	return c.AddTexts(name, text)
+}
+
+// AddTexts counts the words of texts, each of which stands alone; name is what errors call them. They are UTF-8.
+func (c *Counter) AddTexts(name string, texts ...string) error {
 	words, err := tokenizer.NewWords(c.opt.Pre)
 	if err != nil {
 		return err
 	}
 	own := map[string]int64{}
-	for text != "" {
-		var piece string
-		piece, text = c.opt.cut(text)
-		words.Each(piece, func(w string) { own[w]++ })
+	for _, text := range texts {
+		for text != "" {
+			var piece string
+			piece, text = c.opt.cut(text)
+			words.Each(piece, func(w string) { own[w]++ })
+		}
 	}
 	return c.merge(name, own)
 }

@@ -41,6 +41,9 @@ const (
 func (c *Counter) Train(ctx context.Context) (*Vocabulary, error) {
 	t := newTrainer(&c.opt, c.count, c.bytes)
 	want := c.opt.Vocab - byteTokens - len(c.opt.Control)
+	if c.opt.Progress == nil {
+		c.opt.Progress = func(int) {}
+	}
 	for len(t.merges) < want {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -49,12 +52,18 @@ func (c *Counter) Train(ctx context.Context) (*Vocabulary, error) {
 			return nil, fmt.Errorf("%w: of pairs seen %d times or more there are %d to join, which makes %d tokens, and %d are wanted; "+
 				"give more text, or ask for fewer tokens", ErrTooSmall, c.opt.LeastCount, len(t.merges), c.opt.Vocab-want+len(t.merges), c.opt.Vocab)
 		}
+		c.opt.Progress(len(t.merges))
 	}
 	words, err := tokenizer.NewWords(c.opt.Pre)
 	if err != nil {
 		return nil, err
 	}
 	v := &Vocabulary{opt: c.opt, words: words, tokens: t.tokens, merges: t.merges}
+	for at, id := range t.id {
+		if v.fromBytes += t.count[at]; id != empty {
+			v.fromTokens += t.count[at]
+		}
+	}
 	if err := v.readBack(); err != nil {
 		return nil, err
 	}

@@ -113,17 +113,7 @@ func (s *Set) build(ctx context.Context, m *generate.Model, files []file) ([]byt
 			}
 			return ctx.Err()
 		}
-		err := src.read(f, func(in *bufio.Reader) error {
-			if f.lines {
-				return src.eachLine(f.path, in, func(n int, line []byte) error {
-					return take(n, func() (record, error) { return parseRecord(line) })
-				})
-			}
-			return src.eachDocument(f.path, in, func(n int, text string) error {
-				return take(n, func() (record, error) { return record{form: document, text: text}, nil })
-			})
-		})
-		if err != nil {
+		if err := src.eachRecord(f, take); err != nil {
 			return nil, err
 		}
 	}

@@ -68,11 +68,12 @@ func fileError(path string, err error) error {
 
 // source reads the bytes of files in one order, and has their hash: of the kind, the length and the bytes of each.
 type source struct {
-	ctx context.Context
-	sum hash.Hash
+	ctx   context.Context
+	sum   hash.Hash
+	bytes int64 // that were read
 }
 
-func newSource(ctx context.Context) *source { return &source{ctx, sha256.New()} }
+func newSource(ctx context.Context) *source { return &source{ctx: ctx, sum: sha256.New()} }
 
 // read gives the bytes of a file to use, and to the hash. What use leaves unread is read behind it.
 func (s *source) read(f file, use func(in *bufio.Reader) error) error {
@@ -90,6 +91,7 @@ func (s *source) read(f file, use func(in *bufio.Reader) error) error {
 		k, err := in.Read(p)
 		sum.Write(p[:k])
 		n += int64(k)
+		s.bytes += int64(k)
 		return k, err
 	}), 1<<20)
 	if err := use(b); err != nil {
@@ -108,6 +110,20 @@ func (s *source) failed(path string, err error) error {
 		return s.ctx.Err()
 	}
 	return fileError(path, err)
+}
+
+// eachRecord calls take with the examples of a file and the numbers of their lines; parse has what is wrong with one.
+func (s *source) eachRecord(f file, take func(n int, parse func() (record, error)) error) error {
+	return s.read(f, func(in *bufio.Reader) error {
+		if f.lines {
+			return s.eachLine(f.path, in, func(n int, line []byte) error {
+				return take(n, func() (record, error) { return parseRecord(line) })
+			})
+		}
+		return s.eachDocument(f.path, in, func(n int, text string) error {
+			return take(n, func() (record, error) { return record{form: document, text: text}, nil })
+		})
+	})
 }
 
 type readerFunc func(p []byte) (int, error)

@@ -114,6 +114,60 @@ func Find(name string) (Shape, error) {
 	return s, nil
 }
 
+// Sizes are those of a shape that somebody gives; 0: not given.
+type Sizes struct{ Layers, Hidden, FFN, Heads, KVHeads, HeadDim, Vocab int }
+
+// A Size is one of Sizes.
+type Size struct {
+	Name  string // as flags have it
+	Usage string
+	Value *int
+	dst   func(*Shape) *int
+	or    bool // another one is taken where it is not given
+}
+
+// List is the sizes.
+func (z *Sizes) List() []Size {
+	return []Size{
+		{"layers", "layers", &z.Layers, func(s *Shape) *int { return &s.Layers }, false},
+		{"hidden", "width of the residual stream", &z.Hidden, func(s *Shape) *int { return &s.Hidden }, false},
+		{"ffn", "width of the feed-forward network", &z.FFN, func(s *Shape) *int { return &s.FFN }, false},
+		{"heads", "query heads", &z.Heads, func(s *Shape) *int { return &s.Heads }, false},
+		{"kv-heads", "KV heads; default: as heads", &z.KVHeads, func(s *Shape) *int { return &s.KVHeads }, true},
+		{"head-dim", "elements of a head; default: hidden / heads", &z.HeadDim, func(s *Shape) *int { return &s.HeadDim }, true},
+		{"vocab", "tokens of the vocabulary", &z.Vocab, func(s *Shape) *int { return &s.Vocab }, false},
+	}
+}
+
+// Missing is the name of the first size that a shape of one's own needs and that is not given; "" if there is none.
+func (z *Sizes) Missing() string {
+	for _, e := range z.List() {
+		if *e.Value == 0 && !e.or {
+			return e.Name
+		}
+	}
+	return ""
+}
+
+// Own gives s, which has no sizes yet, all of them: as many KV heads as heads, and heads that divide the width, where these are not given.
+func (z *Sizes) Own(s Shape) Shape {
+	s.KVHeads, s.HeadDim = z.Heads, z.Hidden/max(1, z.Heads)
+	return z.In(s)
+}
+
+// In is s with the sizes that are given in place of its own.
+func (z *Sizes) In(s Shape) Shape {
+	for _, e := range z.List() {
+		if *e.Value != 0 {
+			*e.dst(&s) = *e.Value
+		}
+	}
+	return s
+}
+
+// Tensors lists the model's tensors: norms and biases in F32, all else in BF16.
+func (s Shape) Tensors() []gguf.TensorInfo { return s.tensors() }
+
 // Pure lists the model's tensors with matrices of one type, F16 where a row is no multiple of its block.
 func (s Shape) Pure(typ quant.Type) []gguf.TensorInfo {
 	out := s.tensors()
