@@ -27,12 +27,13 @@ func main() { newProgram().app.Main() }
 
 // program is one run of cktrain.
 type program struct {
-	app  *cli.App
-	data dataOptions
-	net  netOptions
-	lora loraOptions
-	out  mergeOptions
-	run  runOptions
+	app   *cli.App
+	data  dataOptions
+	net   netOptions
+	lora  loraOptions
+	out   mergeOptions
+	run   runOptions
+	fresh newOptions
 
 	shown int // slots
 }
@@ -43,7 +44,8 @@ const long = `Fine-tunes models: all weights in float32, or adapters of low rank
 
 A model is a GGUF file or a Hugging Face folder; for adapters it may be quantized. Data are files: text, whose documents end with lines <|endoftext|>, or JSON lines {"text"}, {"prompt", "completion"}, {"messages"}; of conversations the assistant's answers count.`
 
-const examples = `  cktrain run -m qwen3-0.6b.gguf -d chats.jsonl -o tuned --steps 200
+const examples = `  cktrain new --layers 6 --hidden 256 --ffn 768 --heads 8 --kv-heads 4 --vocab 4096 --tied -d stories.txt -o fresh.gguf
+  cktrain run -m qwen3-0.6b.gguf -d chats.jsonl -o tuned --steps 200
   cktrain run -m qwen3-0.6b.gguf -d chats.jsonl -o tuned --steps 200 --resume
   cktrain estimate -m qwen3-0.6b.gguf --tokens 512 --batch 16
   cktrain show-batch -m qwen3-0.6b.gguf -d chats.jsonl
@@ -63,6 +65,7 @@ func newProgram() *program {
 		}
 		return cli.Usage("nothing to do; see cktrain --help")
 	}
+	p.newCommand()
 	p.runCommand()
 	p.estimateCommand()
 	p.showCommand()

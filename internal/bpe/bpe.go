@@ -26,9 +26,11 @@ var ErrTooSmall = errors.New("the text is too small for the vocabulary")
 // Border is a line that ends a document, whether or not it is a control token.
 const Border = "<|endoftext|>"
 
+// MaxVocab is the largest number of tokens.
+const MaxVocab = 1 << 20
+
 // Limits of the options and of texts.
 const (
-	maxVocab    = 1 << 20 // tokens
 	maxToken    = 1 << 10 // bytes of a token, learned or control
 	maxFile     = 1 << 30 // bytes of a file
 	maxDistinct = 1 << 27 // bytes of all words, each counted once; training takes some 40 bytes for each
@@ -57,8 +59,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Vocab < least:
 		return fmt.Errorf("vocabulary: %d tokens are too few: %d are bytes and %d control tokens; ask for more", o.Vocab, byteTokens, len(o.Control))
-	case o.Vocab > maxVocab:
-		return fmt.Errorf("vocabulary: %d tokens, limit is %d; ask for fewer", o.Vocab, maxVocab)
+	case o.Vocab > MaxVocab:
+		return fmt.Errorf("vocabulary: %d tokens, limit is %d; ask for fewer", o.Vocab, MaxVocab)
 	case o.LeastCount < 1:
 		return fmt.Errorf("least count: is %d, wanted 1 or more", o.LeastCount)
 	case o.Longest < 2 || o.Longest > maxToken:

@@ -136,6 +136,32 @@ func TestFindTemplate(t *testing.T) {
 	}
 }
 
+// The source of a template for a new model: a built-in one or a file that parses.
+func TestTemplateSource(t *testing.T) {
+	dir := t.TempDir()
+	file, bad, latin := filepath.Join(dir, "own.jinja"), filepath.Join(dir, "bad.jinja"), filepath.Join(dir, "latin.jinja")
+	for path, text := range map[string]string{file: "[{{ messages[0].content }}]", bad: "{% if %}", latin: "\xe9"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := TemplateSource(file); err != nil || got != "[{{ messages[0].content }}]" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := TemplateSource("chatml"); err != nil || !strings.Contains(got, "<|im_end|>") || strings.HasSuffix(got, "\n") {
+		t.Errorf("%q, %v", got, err)
+	}
+	var in *InputError
+	for path, want := range map[string]string{bad: "line 1", latin: "is not UTF-8", dir: "is not a regular file"} {
+		if _, err := TemplateSource(path); !errors.As(err, &in) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := TemplateSource("nonesuch"); !errors.Is(err, ErrTemplateName) || !strings.Contains(err.Error(), "zephyr") {
+		t.Errorf("an unknown template: %v", err)
+	}
+}
+
 // Every place where a folder may keep its templates.
 func TestFolderTemplates(t *testing.T) {
 	for _, c := range []struct {

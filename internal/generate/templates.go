@@ -61,17 +61,11 @@ func (m *Model) FindTemplate(name string) (*template.Template, error) {
 	case builtinTemplate(name) != "":
 		source = builtinTemplate(name)
 	default:
-		b, err := readFile(name, maxTemplateFile)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, fmt.Errorf("%q: %w; the names are %s", name, ErrTemplateName, strings.Join(m.TemplateNames(), ", "))
-		case errors.Is(err, fs.ErrPermission):
+		var err error
+		if source, err = templateFile(name); errors.Is(err, fs.ErrNotExist) {
+			return nil, unknownTemplate(name, m.TemplateNames())
+		} else if err != nil {
 			return nil, err
-		case err != nil:
-			return nil, &InputError{err}
-		}
-		if source = string(b); !utf8.ValidString(source) {
-			return nil, inputf("%s: is not UTF-8; convert it, with iconv for example", name)
 		}
 	}
 	t, err := template.Parse(label, source)
@@ -79,4 +73,39 @@ func (m *Model) FindTemplate(name string) (*template.Template, error) {
 		return nil, &InputError{err}
 	}
 	return t, nil
+}
+
+// TemplateSource is the source of a built-in template or of a file, for a new model. It parses; errors are those of FindTemplate.
+func TemplateSource(name string) (string, error) {
+	source := builtinTemplate(name)
+	if source == "" {
+		var err error
+		if source, err = templateFile(name); errors.Is(err, fs.ErrNotExist) {
+			return "", unknownTemplate(name, builtinTemplates())
+		} else if err != nil {
+			return "", err
+		}
+	}
+	if _, err := template.Parse(name, source); err != nil {
+		return "", &InputError{err}
+	}
+	return source, nil
+}
+
+func unknownTemplate(name string, names []string) error {
+	return fmt.Errorf("%q: %w; the names are %s", name, ErrTemplateName, strings.Join(names, ", "))
+}
+
+// templateFile reads a template.
+func templateFile(path string) (string, error) {
+	b, err := readFile(path, maxTemplateFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return "", err
+	case err != nil:
+		return "", &InputError{err}
+	case !utf8.Valid(b):
+		return "", inputf("%s: is not UTF-8; convert it, with iconv for example", path)
+	}
+	return string(b), nil
 }

@@ -103,6 +103,20 @@ func hiddenFolder(dir string) (tmp string, lock *os.File, err error) {
 	}
 }
 
+// discard removes a hidden folder that is not finished. First it takes the name that it would be renamed from: it cannot appear with parts missing.
+func discard(tmp string) {
+	end := len(tmp) - len("00000000.tmp")
+	for range 3 { // until a name is free
+		other := fmt.Sprintf("%s%08x.tmp", tmp[:end], rand.Uint32())
+		if err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, other, unix.RENAME_NOREPLACE); errors.Is(err, unix.EEXIST) {
+			continue
+		} else if err == nil {
+			os.RemoveAll(other)
+		}
+		return // else it is not there, or stays as what a killed process leaves
+	}
+}
+
 func hiddenPrefix(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir))
 }

@@ -35,10 +35,12 @@ type WriteOptions struct {
 	// classes are written that Classes lacks. It must mean what the metadata says.
 	Config []byte
 
-	Files         []string            // that go into the folder as they are, as of its tokenizer; one named generation_config.json takes the made one's place
-	MaxShardBytes int64               // of the tensors in a file; 0: 5 GB
-	Force         bool                // replaces a model's folder
-	Progress      func(written int64) // bytes of tensors, if not nil
+	Files         []string             // that go into the folder as they are, as of its tokenizer; one named generation_config.json takes the made one's place
+	Texts         map[string][]byte    // more such files, by their names
+	MaxShardBytes int64                // of the tensors in a file; 0: 5 GB
+	Force         bool                 // replaces a model's folder
+	Progress      func(written int64)  // bytes of tensors, if not nil
+	Begun         func(discard func()) // if not nil, is told what removes the unfinished folder where the process ends; any goroutine may call that
 }
 
 // FloatTypes are the types that folders have.
@@ -79,7 +81,12 @@ func Write(ctx context.Context, dir string, m *gguf.Model, o WriteOptions) error
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Path, err)
 	}
-	return WriteFolder(dir, configName, o.Force, func(tmp string) error { return p.write(ctx, tmp) })
+	return WriteFolder(dir, configName, o.Force, func(tmp string) error {
+		if o.Begun != nil {
+			o.Begun(func() { discard(tmp) })
+		}
+		return p.write(ctx, tmp)
+	})
 }
 
 // folderPlan is what a folder will have.
@@ -235,6 +242,12 @@ func (p *folderPlan) checkFiles() error {
 	}
 	for name := range p.texts {
 		taken[name] = true
+	}
+	for name, text := range p.o.Texts {
+		if taken[name] || name != filepath.Base(name) || strings.HasSuffix(name, ".safetensors") {
+			return fmt.Errorf("%q: no name of a file that goes into the folder, or taken already", name)
+		}
+		taken[name], p.texts[name] = true, text
 	}
 	for _, path := range p.o.Files {
 		name := filepath.Base(path)

@@ -821,3 +821,47 @@ func FuzzGivenConfig(tf *testing.F) {
 		}
 	})
 }
+
+// Files that are given as texts, and what removes a folder that is not finished.
+func TestWriteTexts(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "m")
+	m := tiny(t, quant.F32)
+	for name, want := range map[string]string{"config.json": "taken already", "generation_config.json": "taken already", "model.safetensors": "no name of a file",
+		"../x": "no name of a file", "b.safetensors": "no name of a file"} {
+		if err := Write(t.Context(), dir, m, WriteOptions{Texts: map[string][]byte{name: nil}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "a.txt")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(t.Context(), dir, m, WriteOptions{Texts: map[string][]byte{"a.txt": nil}, Files: []string{file}}); err == nil || !strings.Contains(err.Error(), "of that name already") {
+		t.Errorf("a name that is given twice: %v", err)
+	}
+
+	var discard func()
+	told := 0
+	o := WriteOptions{Texts: map[string][]byte{"tokenizer.json": []byte("{}\n")}, Begun: func(f func()) { discard = f; told++ }}
+	o.Progress = func(int64) {
+		discard()
+		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+			t.Errorf("discarded, and %v is there: %v", left, err)
+		}
+	}
+	if err := Write(t.Context(), dir, m, o); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that was discarded: %v", err)
+	}
+	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+		t.Errorf("%v is there: %v", left, err)
+	}
+	o.Progress = nil
+	if err := Write(t.Context(), dir, m, o); err != nil {
+		t.Fatal(err)
+	}
+	discard() // too late: it does nothing
+	if b, err := os.ReadFile(filepath.Join(dir, "tokenizer.json")); err != nil || string(b) != "{}\n" || told != 2 {
+		t.Errorf("%q, %v; told %d times", b, err, told)
+	}
+}

@@ -427,6 +427,9 @@ func Bytes(tensors []gguf.TensorInfo) int64 {
 	return n
 }
 
+// MinVocab is the smallest vocabulary that models of this package have.
+const MinVocab = 512
+
 // Check finds what is wrong with a shape.
 func (s Shape) Check() error {
 	for _, e := range []struct {
@@ -450,8 +453,8 @@ func (s Shape) Check() error {
 		return fmt.Errorf("%d heads cannot share %d KV heads evenly", s.Heads, s.GlobalKVHeads)
 	case s.HeadDim%2 != 0:
 		return fmt.Errorf("heads of %d elements cannot be rotated in pairs", s.HeadDim)
-	case s.Vocab < 512:
-		return fmt.Errorf("a vocabulary of %d has no room for bytes and words; at least 512", s.Vocab)
+	case s.Vocab < MinVocab:
+		return fmt.Errorf("a vocabulary of %d has no room for bytes and words; at least %d", s.Vocab, MinVocab)
 	}
 	return nil
 }

@@ -124,8 +124,8 @@ func commandsOf(t *testing.T, program string) []string {
 	return list
 }
 
-// longWork gives each command arguments with which it works for long, FIFO in them being a file that nobody writes, MODEL and FLOATS models and DIR
-// an empty folder. nil: the command never takes long; it is caught while it waits for its settings.
+// longWork gives each command arguments with which it works for long, FIFO in them being a file that nobody writes, MODEL and FLOATS models, TEXT a
+// text and DIR an empty folder. nil: the command never takes long; it is caught while it waits for its settings.
 var longWork = map[string][]string{
 	"ckrun":               {"-q", "-n", "-1", "-c", "1000000", "--ignore-eos", "Once"},
 	"ckrun chat":          {"--system", "x"},
@@ -175,6 +175,7 @@ var longWork = map[string][]string{
 	"cktrain config":      nil,
 	"cktrain estimate":    nil,
 	"cktrain merge":       nil,
+	"cktrain new":         {"--layers", "40", "--hidden", "1024", "--ffn", "8192", "--heads", "8", "--vocab", "600", "-d", "TEXT", "-o", "DIR/new.gguf"},
 	"cktrain run":         nil,
 	"cktrain show-batch":  nil,
 }
@@ -183,7 +184,7 @@ var longWork = map[string][]string{
 // leaves no file behind. A command that is new needs a row in longWork.
 func TestSignalEveryCommand(t *testing.T) {
 	dir := buildPrograms(t)
-	model, floats := signalModel(t, "Q8_0"), signalModel(t, "BF16")
+	model, floats, text := signalModel(t, "Q8_0"), signalModel(t, "BF16"), wordsFile(t)
 	limit := signalLimit(t)
 	seen := 0
 	for _, program := range programNames {
@@ -207,7 +208,7 @@ func TestSignalEveryCommand(t *testing.T) {
 						fifo, empty := newFIFO(t), t.TempDir()
 						words := append(strings.Fields(name)[1:], args...)
 						for i, w := range words {
-							words[i] = strings.NewReplacer("FIFO", fifo, "MODEL", model, "FLOATS", floats, "DIR", empty).Replace(w)
+							words[i] = strings.NewReplacer("FIFO", fifo, "MODEL", model, "FLOATS", floats, "TEXT", text, "DIR", empty).Replace(w)
 						}
 						cmd := exec.Command(filepath.Join(dir, program), words...)
 						in, w, err := os.Pipe() // stdin that nobody writes to

@@ -152,3 +152,40 @@ func TestTrainSignals(t *testing.T) {
 		}
 	}
 }
+
+// wordsFile writes a text that has enough words for a vocabulary of 600 tokens.
+func wordsFile(t testing.TB) string {
+	t.Helper()
+	var b strings.Builder
+	x := uint32(1)
+	for range 4000 {
+		x = x*1664525 + 1013904223
+		fmt.Fprintf(&b, "%c%c%c%c ", 'a'+x>>24%8, "aeiou"[x>>16%5], 'k'+x>>8%9, "aeiou"[x>>12%5])
+	}
+	path := filepath.Join(t.TempDir(), "words.txt")
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A signal while a new model is written as a folder leaves nothing.
+func TestNewFolderSignals(t *testing.T) {
+	text := wordsFile(t)
+	for _, sig := range endSignals {
+		dir := t.TempDir()
+		v := startVictim(t, exec.Command(filepath.Join(buildPrograms(t), "cktrain"), "new", "--layers", "40", "--hidden", "1024", "--ffn", "8192", "--heads", "8",
+			"--vocab", "600", "-d", text, "-o", dir+"/new/"))
+		for range 1000 { // until weights are written
+			if list, _ := filepath.Glob(filepath.Join(dir, ".new.*.tmp", "model*.safetensors")); len(list) > 0 || v.ended(10*time.Millisecond) {
+				break
+			}
+		}
+		if after, ok := v.signal(sig); !ok || after > signalLimit(t) || ending(v.cmd) != 128+int(sig) {
+			t.Errorf("%v: code %d after %v: %s", sig, ending(v.cmd), after, v.err.String())
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v left %v behind, %v", sig, left, err)
+		}
+	}
+}
