@@ -18,7 +18,6 @@ import (
 type torchRun struct {
 	Torch string
 	Betas [2]float64
-	Eps   float64
 	Cases []torchCase
 	// Batches are those of all cases: each has its first ones.
 	Batches [][]struct {
@@ -38,12 +37,13 @@ type torchCase struct {
 		Head               uint32
 		Eps, Base          float32
 	}
-	Steps             int
-	Rate, Decay, Clip float64
-	Schedule          string
-	Warmup            int
-	Floor             float64
-	Tensors           []struct {
+	Steps       int
+	Rate, Eps   float64
+	Decay, Clip float64
+	Schedule    string
+	Warmup      int
+	Floor       float64
+	Tensors     []struct {
 		Name  string
 		Shape []int // rows, columns; of vectors elements alone
 	}
@@ -180,7 +180,8 @@ func (c *torchCase) ends(t *testing.T, begins [][]float32) (all [][]float32) {
 }
 
 // Training is PyTorch's, step by step: losses, gradients of each tensor, rates, and all weights at the end. Twenty steps change weights by 2e-3, beside which
-// mistakes of an optimizer are small; so of each tensor the change is compared as well, which may be off by twice of what PyTorch's own float32 is.
+// mistakes of an optimizer are small; so of each tensor the change is compared as well, which may be off by four times what PyTorch's own float32 is: kernels
+// add in other orders.
 func TestTorch(t *testing.T) {
 	r := openTorch(t)
 	var names []string
@@ -207,7 +208,7 @@ func (c *torchCase) compare(t *testing.T, r *torchRun, workers int) {
 		t.Fatal(err)
 	}
 	x, err := NewTrainer(n, Options{Batch: len(r.Batches[0]),
-		Optimizer: Optimizer{Name: "adamw", Beta1: r.Betas[0], Beta2: r.Betas[1], Eps: r.Eps, Decay: c.Decay, Clip: c.Clip},
+		Optimizer: Optimizer{Name: "adamw", Beta1: r.Betas[0], Beta2: r.Betas[1], Eps: c.Eps, Decay: c.Decay, Clip: c.Clip},
 		Schedule:  Schedule{Kind: c.Schedule, Rate: c.Rate, Floor: c.Floor, Warmup: c.Warmup, Steps: c.Steps}})
 	if err != nil {
 		t.Fatal(err)
@@ -249,13 +250,13 @@ func (c *torchCase) compare(t *testing.T, r *torchRun, workers int) {
 			off, way = off+d*d, way+math.Pow(float64(want[j])-float64(begins[i][j]), 2)
 		}
 		e := math.Sqrt(off / way)
-		if change = max(change, e); !(e <= 2*c.Float32.Change) {
+		if change = max(change, e); !(e <= 4*c.Float32.Change) {
 			t.Errorf("%s, %d workers: %s: its change is off by %.2g", c.Name, workers, p.Name, e)
 		}
 	}
 	t.Logf("%s, %d workers: furthest from PyTorch %s: loss %.1e, norms %.1e, weights %.1e, their change %.1e", c.Name, workers, r.Torch, loss, norm, value, change)
 	t.Logf("PyTorch in float32: loss %.1e, weights %.1e, their change %.1e", c.Float32.Loss, c.Float32.Value, c.Float32.Change)
-	if !(loss <= 2e-5) || !(norm <= 2e-5) || !(value <= 3e-5) {
+	if !(loss <= 2e-5) || !(norm <= 1e-5) || !(value <= 3e-5) {
 		t.Errorf("%s, %d workers: loss off by %.2g, norms of gradients by %.2g, weights by %.2g", c.Name, workers, loss, norm, value)
 	}
 }
