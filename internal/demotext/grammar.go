@@ -308,10 +308,10 @@ type cast struct {
 	count bool // note in blocks what was used
 }
 
-// newCast draws the slots in their order. Words differ, and a friend is rather not of the hero's sex: so pronouns say who is meant.
+// newCast draws the slots in their order. Words differ, also from what others are (the bear that comes is not one of two bears), and a friend is rather not of the hero's sex: so pronouns say who is meant.
 func (g *grammar) newCast(f *frame, r *rand.Rand) (*cast, error) {
 	c := &cast{g: g, r: r, slots: map[string]entry{}}
-	taken := map[string]bool{}
+	taken, kinds := map[string]bool{}, map[string]bool{}
 	for _, s := range f.cast {
 		var e entry
 		for try := 0; ; try++ {
@@ -320,14 +320,15 @@ func (g *grammar) newCast(f *frame, r *rand.Rand) (*cast, error) {
 				return nil, err
 			}
 			alike := s.name == "friend" && e.fields["he"] == c.slots["hero"].fields["he"] && try < 2
-			if (!taken[e.word] && !alike) || e.fields["number"] != "" {
+			same := taken[e.word] || taken[e.fields["kind"]] || kinds[e.word]
+			if (!same && !alike) || e.fields["number"] != "" {
 				break
 			}
 			if try > 1000 {
 				return nil, fmt.Errorf("slot %s: no word is left in %s", s.name, s.from)
 			}
 		}
-		taken[e.word] = true
+		taken[e.word], kinds[e.fields["kind"]] = true, true
 		c.slots[s.name] = e
 	}
 	return c, nil
@@ -420,19 +421,6 @@ func (c *cast) block(b *block) (string, error) {
 		return "", fmt.Errorf("%s: %w", b.where, err)
 	}
 	return s, nil
-}
-
-// blocks says one after the other.
-func (c *cast) blocks(list []*block) (string, error) {
-	var out strings.Builder
-	for _, b := range list {
-		s, err := c.block(b)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(s + " ")
-	}
-	return out.String(), nil
 }
 
 func (c *cast) nodes(list []node) (string, error) {

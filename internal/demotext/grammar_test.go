@@ -58,18 +58,18 @@ func casts(t *testing.T, n int, f func(plot string, c *cast, text string)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := c.blocks(plot.blocks)
+		s, err := c.paragraphs(plot.blocks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(plot.name, c, finish(s))
+		f(plot.name, c, s)
 	}
 }
 
 var (
 	wrongArticle = regexp.MustCompile(`\b[Aa] [aeio]|\b[Aa]n [^aeiou]|\b[Aa] [A-Z]|\b[Aa] (umbrella|ugly|under)`)
-	left         = regexp.MustCompile(`[\[\]{}<>|@%\x01]|  |^ | $| [.,!?]|[.,!?]{2}|""`)
-	noCapital    = regexp.MustCompile(`(^|[.!?] )[a-z]|[a-z] "[a-z]|, "[a-z]|[.!?] "[a-z]`)
+	left         = regexp.MustCompile(`[\[\]{}<>|@%\x01]|  |^ | $| \n|\n |\n\n| [.,!?]|[.,!?]{2}|""`)
+	noCapital    = regexp.MustCompile(`(^|\n|[.!?] )[a-z]|[a-z] "[a-z]|, "[a-z]|[.!?] "[a-z]`)
 	doubled      = regexp.MustCompile(`\b(the the|a a|to to|was was|and and|in in|had had|of of)\b`)
 	male         = regexp.MustCompile(`\b([Hh]e|[Hh]im|[Hh]is|himself|boy)\b`)
 	female       = regexp.MustCompile(`\b([Ss]he|[Hh]er|herself|girl)\b`)

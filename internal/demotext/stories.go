@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"iter"
 	"math/rand/v2"
+	"strings"
 	"sync"
 )
 
@@ -53,8 +54,33 @@ func (g *grammar) story(f *frame, r *rand.Rand, count bool) (string, error) {
 		return "", err
 	}
 	c.count = count
-	s, err := c.blocks(f.blocks)
-	return finish(s), err
+	return c.paragraphs(f.blocks)
+}
+
+// paragraphs says blocks one after the other, two to four of them in a line.
+func (c *cast) paragraphs(list []*block) (string, error) {
+	var out strings.Builder
+	left := 2 + c.r.IntN(3)
+	for _, b := range list {
+		s, err := c.block(b)
+		if err != nil {
+			return "", err
+		}
+		if s = finish(s); s == "" {
+			continue
+		}
+		switch {
+		case out.Len() == 0:
+		case left == 0:
+			out.WriteByte('\n')
+			left = 2 + c.r.IntN(3)
+		default:
+			out.WriteByte(' ')
+		}
+		out.WriteString(s)
+		left--
+	}
+	return out.String(), nil
 }
 
 // Stories gives the stories of a seed in their order, never one twice. It does not end by itself.

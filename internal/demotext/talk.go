@@ -71,11 +71,13 @@ func Dialogue(seed, number uint64) []Message {
 		f := talkGrammar().frames[r.IntN(len(talkGrammar().frames))]
 		switch {
 		case n > 1 && len(kinds) == 0 && r.IntN(3) == 0:
-			f = talkGrammar().frame("hello")
+			f = talkGrammar().frame([]string{"hello", "hello-name"}[r.IntN(2)])
 		case n > 1 && len(kinds) == n-1 && r.IntN(3) == 0:
 			f = talkGrammar().frame([]string{"thanks", "bye"}[r.IntN(2)])
-		case n > 1 && (f.name == "hello" || f.name == "bye" || f.name == "thanks"):
+		case n > 1 && (f.name == "hello" || f.name == "hello-name" || f.name == "bye" || f.name == "thanks"):
 			continue
+		case r.IntN(6) == 0:
+			f = talkGrammar().frame([]string{"story-about", "story-child", "story-any", "story-offer"}[r.IntN(4)])
 		}
 		if isStory := strings.HasPrefix(f.name, "story-"); taken[f] || (isStory && story) || (f.name == "user-name" && len(kinds) > 0) {
 			continue
@@ -89,7 +91,20 @@ func Dialogue(seed, number uint64) []Message {
 	for _, f := range kinds {
 		talk = append(talk, must(talkGrammar().talk(f, r, false))...)
 	}
+	if r.IntN(3) == 0 { // who types without capitals and marks
+		for i, m := range talk {
+			if m.Role == "user" {
+				talk[i].Content = typed(m.Content)
+			}
+		}
+	}
 	return talk
+}
+
+// typed is what a user writes in haste: a small letter at the beginning, no mark at the end.
+func typed(s string) string {
+	s = strings.TrimRight(s, ".?! ")
+	return strings.ToLower(s[:1]) + s[1:]
 }
 
 // frame is the frame of that name.
@@ -126,8 +141,9 @@ func (g *grammar) talk(f *frame, r *rand.Rand, count bool) ([]Message, error) {
 				if s, err = c.made(s); err != nil {
 					return nil, fmt.Errorf("%s: %w", b.where, err)
 				}
+			} else {
+				s = finish(s)
 			}
-			s = finish(s)
 			held = held || (role == "user" && heldOutKeys[questionKey(s)])
 			list = append(list, Message{role, s})
 		}
@@ -138,7 +154,7 @@ func (g *grammar) talk(f *frame, r *rand.Rand, count bool) ([]Message, error) {
 	return nil, fmt.Errorf("kind %s: every question of it is held out", f.name)
 }
 
-// made puts in what no grammar can say: %count% and stories.
+// made finishes an answer, and puts in what no grammar can say: %count% and stories.
 func (c *cast) made(s string) (string, error) {
 	switch {
 	case strings.Contains(s, "%count%"):
@@ -146,7 +162,7 @@ func (c *cast) made(s string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return strings.ReplaceAll(s, "%count%", countTo(n, c.r.IntN(2) == 0)), nil
+		return finish(strings.ReplaceAll(s, "%count%", countTo(n, c.r.IntN(2) == 0))), nil
 	case s == "%story%":
 		g := storyGrammar()
 		f := g.frames[c.r.IntN(len(g.frames))]
@@ -154,13 +170,13 @@ func (c *cast) made(s string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return story.blocks(f.blocks)
+		return story.paragraphs(f.blocks)
 	case s == "%story animal%":
 		return c.storyOf("animal", func(e *entry) { e.fields["kind"] = c.slots["x"].word })
 	case s == "%story child%":
 		return c.storyOf("child", func(e *entry) { *e = c.slots["x"] })
 	}
-	return s, nil
+	return finish(s), nil
 }
 
 // countTo is "1, 2, 3." or "one, two, three.".
@@ -195,7 +211,7 @@ func (c *cast) storyOf(group string, change func(*entry)) (string, error) {
 			continue
 		}
 		story.slots["hero"] = hero
-		return story.blocks(f.blocks)
+		return story.paragraphs(f.blocks)
 	}
 	return "", fmt.Errorf("no plot has a hero of %s", group)
 }

@@ -17,19 +17,22 @@ const endMark = "<|endoftext|>"
 // maxLine bounds a line of a text file.
 const maxLine = 1 << 20
 
-// ReadStories reads stories that lines of <|endoftext|> part; the mark may also stand within a line. An error names the line.
+// ReadStories reads stories that lines of <|endoftext|> part; the mark may also stand within a line. A story's lines stay lines, without empty ones and
+// with one space between words. An error names the line.
 func ReadStories(r io.Reader) (stories []string, err error) {
-	var b strings.Builder
+	var story []string
 	flush := func() {
-		if s := strings.Join(strings.Fields(b.String()), " "); s != "" {
-			stories = append(stories, s)
+		if len(story) > 0 {
+			stories = append(stories, strings.Join(story, "\n"))
 		}
-		b.Reset()
+		story = story[:0]
 	}
 	err = eachLine(r, func(_ int, line string) error {
 		for {
 			before, after, mark := strings.Cut(line, endMark)
-			b.WriteString(before + " ")
+			if s := strings.Join(strings.Fields(before), " "); s != "" {
+				story = append(story, s)
+			}
 			if !mark {
 				return nil
 			}

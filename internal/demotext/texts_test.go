@@ -32,17 +32,20 @@ func TestTalk(t *testing.T) {
 		}
 		return n
 	}
-	counted, sums, stories, parts := 0, 0, 0, map[int]int{}
+	counted, sums, stories, inHaste, parts := 0, 0, 0, 0, map[int]int{}
 	for n := range uint64(sample / 4) {
 		list := Dialogue(9, n)
 		parts[len(list)/2]++
 		for i, m := range list {
 			if want := []string{"user", "assistant"}[i%2]; m.Role != want || m.Content == "" || left.MatchString(strings.TrimSuffix(m.Content, " = ?")) ||
-				wrongArticle.MatchString(m.Content) && m.Role == "assistant" || !strings.ContainsRune(`.!?"`, rune(m.Content[len(m.Content)-1])) {
+				wrongArticle.MatchString(m.Content) && m.Role == "assistant" {
 				t.Fatalf("talk %d: message %d (%s): %q", n, i, m.Role, m.Content)
 			}
-			if noCapital.MatchString(m.Content) {
-				t.Fatalf("talk %d: no capital: %s", n, m.Content)
+			end := m.Content[len(m.Content)-1]
+			if hasty := m.Role == "user" && !strings.ContainsRune(".!?", rune(end)); hasty {
+				inHaste++
+			} else if noCapital.MatchString(m.Content) || !strings.ContainsRune(`.!?"`, rune(end)) {
+				t.Fatalf("talk %d: no capital or no mark: %s", n, m.Content)
 			}
 			if x := sum.FindStringSubmatch(m.Content); x != nil {
 				a, b, c := number(x[1]), number(x[3]), number(x[4])
@@ -55,13 +58,13 @@ func TestTalk(t *testing.T) {
 				sums++
 			}
 			if m.Role == "user" && strings.HasPrefix(strings.ToLower(m.Content), "count to ") {
-				x, a := strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(m.Content), "count to "), ", please."), strings.TrimPrefix(list[i+1].Content, "Here it is: ")
+				x, a := strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(strings.TrimSuffix(m.Content, ".")), "count to "), ", please"), strings.TrimPrefix(list[i+1].Content, "Here it is: ")
 				for k, w := range strings.Split(strings.TrimSuffix(a, "."), ", ") {
 					if number(w) != k+1 {
 						t.Fatalf("%s: %s", m.Content, a)
 					}
 				}
-				if x = strings.TrimSuffix(x, "."); strings.Count(a, ", ")+1 != number(x) {
+				if strings.Count(a, ", ")+1 != number(x) {
 					t.Fatalf("%s: %s", m.Content, a)
 				}
 				counted++
@@ -85,8 +88,8 @@ func TestTalk(t *testing.T) {
 			}
 		}
 	}
-	if counted < 20 || sums < 50 || stories < 30 || len(parts) != maxExchanges+1 { // a name and what it is are two parts of one kind
-		t.Errorf("%d countings, %d sums and %d stories were looked at, parts %v", counted, sums, stories, parts)
+	if counted < 20 || inHaste < 100 || sums < 50 || stories < 30 || len(parts) != maxExchanges+1 { // a name and what it is are two parts of one kind
+		t.Errorf("%d countings, %d sums, %d stories and %d messages in haste were looked at, parts %v", counted, sums, stories, inHaste, parts)
 	}
 }
 
@@ -314,7 +317,8 @@ func TestReadStories(t *testing.T) {
 		want []string
 	}{
 		{"", nil}, {"\n\n", nil}, {"<|endoftext|>\n<|endoftext|>", nil},
-		{"a\nb\n<|endoftext|>\nc", []string{"a b", "c"}},
+		{"a\nb\n<|endoftext|>\nc", []string{"a\nb", "c"}},
+		{" a  b \n\n c\n", []string{"a b\nc"}},
 		{"a<|endoftext|>b <|endoftext|><|endoftext|> c\n", []string{"a", "b", "c"}},
 	} {
 		got, err := ReadStories(strings.NewReader(c.text))
@@ -472,7 +476,7 @@ func TestWrite(t *testing.T) {
 	chat := put(filepath.Join(t.TempDir(), "c.jsonl"), `{"messages":[{"role":"user","content":"Hi <b>"},{"role":"assistant","content":"Ho"}]}`+"\n"+
 		`{"messages":[{"role":"user","content":"Hi <b>"},{"role":"assistant","content":"Ho"}]}`+"\n"+
 		`{"messages":[{"role":"user","content":"what should I call you"},{"role":"assistant","content":"Ho"}]}`+"\n")
-	o := Options{Seed: 1, StoryBytes: 30_000, DialogueBytes: 10_000, Stories: real, Books: []string{book, book}, Talk: []string{chat}, HoldOut: 0.1, Near: 0.7}
+	o := Options{Seed: 1, StoryBytes: 30_000, DialogueBytes: 10_000, Stories: real, Books: []string{book, book}, Talk: []string{chat}, BookMax: 1 << 20, RealTimes: 3, HoldOut: 0.1, Near: 0.7}
 	dir, _ := write(t, o)
 	held := lines[record](t, filepath.Join(dir, HeldOutFile))
 	if len(held) != 6 {
@@ -482,21 +486,22 @@ func TestWrite(t *testing.T) {
 	dir, r := write(t, o)
 	again, _ := write(t, o)
 	files, _ := os.ReadDir(dir)
-	if len(files) != 8 {
+	if len(files) != 11 {
 		t.Fatalf("%d files", len(files))
 	}
 	for _, f := range files {
 		a, _ := os.ReadFile(filepath.Join(dir, f.Name()))
 		b, _ := os.ReadFile(filepath.Join(again, f.Name()))
-		if string(a) != string(b) || strings.Contains(string(a), "endoftext") {
+		if string(a) != string(b) || strings.Contains(string(a), "endoftext") != strings.HasSuffix(f.Name(), ".txt") {
 			t.Errorf("%s: two runs differ, or the mark is in it", f.Name())
 		}
 	}
-	if b, _ := os.ReadFile(filepath.Join(dir, TalkFile)); !strings.Contains(string(b), "<b>") {
-		t.Errorf("%s: %s", TalkFile, b)
+	mixed(t, dir, o.RealTimes)
+	if b, _ := os.ReadFile(filepath.Join(dir, ChatFile)); !strings.Contains(string(b), "<b>") {
+		t.Errorf("%s: %s", ChatFile, b)
 	}
-	want := []Count{{RealFile, 53, 0, 2, 0, 1}, {HeldOutFile, 6, 0, 0, 0, 0}, {QuestionsFile, 50, 0, 0, 0, 0}, {BooksFile, 1, 0, 1, 0, 0}, {StoriesFile, -1, 0, 0, 0, 0},
-		{SamplesFile, 1, 0, 2, 2, 1}, {DialoguesFile, -1, 0, 0, 0, 0}, {TalkFile, 1, 8, 1, 0, 1}}
+	want := []Count{{RealFile, 54, 0, 2, 0, 0}, {HeldOutFile, 6, 0, 0, 0, 0}, {QuestionsFile, 50, 0, 0, 0, 0}, {BooksFile, 1, 0, 1, 0, 0}, {StoriesFile, -1, 0, 0, 0, 0},
+		{SamplesFile, 1, 0, 2, 2, 1}, {DialoguesFile, -1, 0, 0, 0, 0}, {ChatFile, 1, 8, 1, 0, 1}}
 	for i, c := range r.Counts {
 		docs := lines[record](t, filepath.Join(dir, c.File))
 		size := int64(0)
@@ -526,6 +531,60 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// mixed holds the files for the trainer against those of the sources: the same documents, the real stories times as often, in another order.
+func mixed(t *testing.T, dir string, times int) {
+	t.Helper()
+	documents := func(name string) (list []string) {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if list, err = ReadStories(f); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	var want, talks, held []string
+	for name, n := range map[string]int{RealFile: times, BooksFile: 1, StoriesFile: 1, SamplesFile: 1} {
+		for _, r := range lines[record](t, filepath.Join(dir, name)) {
+			want = append(want, slices.Repeat([]string{r.Text}, n)...)
+		}
+	}
+	for _, name := range []string{DialoguesFile, ChatFile} {
+		for _, r := range lines[record](t, filepath.Join(dir, name)) {
+			talks = append(talks, talkString(r.Messages))
+		}
+	}
+	for _, r := range lines[record](t, filepath.Join(dir, HeldOutFile)) {
+		held = append(held, r.Text)
+	}
+	var got []string
+	for _, r := range lines[record](t, filepath.Join(dir, TalksFile)) {
+		got = append(got, talkString(r.Messages))
+	}
+	if slices.Equal(got, talks) || !sameSorted(got, talks) {
+		t.Errorf("%s: %d talks of %d, or in the order of their sources", TalksFile, len(got), len(talks))
+	}
+	got = documents(TextFile)
+	apart := 0 // real stories whose copy does not stand next
+	for i := 1; i < len(got); i++ {
+		if got[i] != got[i-1] {
+			apart++
+		}
+	}
+	if !sameSorted(got, want) || apart < len(got)*9/10 {
+		t.Errorf("%s: %d documents of %d, %d differ from the one before", TextFile, len(got), len(want), apart)
+	}
+	if got = documents(HeldTextFile); !slices.Equal(got, held) {
+		t.Errorf("%s: %d stories of %d", HeldTextFile, len(got), len(held))
+	}
+}
+
+func sameSorted(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
 func TestWriteRefuses(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "s.txt")
@@ -542,7 +601,7 @@ func TestWriteRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := t.TempDir()
-		_, err := Write(out, Options{Stories: good, Near: 0.7, Talk: []string{bad}})
+		_, err := Write(out, Options{Stories: good, RealTimes: 1, Near: 0.7, Talk: []string{bad}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", talk, err, want)
 		}
@@ -553,14 +612,15 @@ func TestWriteRefuses(t *testing.T) {
 	for want, o := range map[string]Options{
 		"share to hold out": {Stories: good, Near: 0.7, HoldOut: 1},
 		"near-duplicates":   {Stories: good},
-		"negative":          {Stories: good, Near: 0.7, StoryBytes: -1},
-		"no such file":      {Stories: good + "x", Near: 0.7},
+		"negative":          {Stories: good, Near: 0.7, RealTimes: 1, StoryBytes: -1},
+		"want 1 or more":    {Stories: good, Near: 0.7},
+		"no such file":      {Stories: good + "x", RealTimes: 1, Near: 0.7},
 	} {
 		if _, err := Write(t.TempDir(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := Write(filepath.Join(dir, "none"), Options{Stories: good, Near: 0.7}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Write(filepath.Join(dir, "none"), Options{Stories: good, RealTimes: 1, Near: 0.7}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -573,7 +633,7 @@ func TestHeldOutTextIsNotLearned(t *testing.T) {
 		t.Fatalf("%d books: %v", len(books), err)
 	}
 	dir, r := write(t, Options{Seed: 3, StoryBytes: 1 << 20, DialogueBytes: 200 << 10,
-		Stories: testkit.Data(t, "text/stories/tinystories.txt"), Books: books, HoldOut: 0.1, Near: 0.7})
+		Stories: testkit.Data(t, "text/stories/tinystories.txt"), Books: books, BookMax: 10 << 20, RealTimes: 1, HoldOut: 0.1, Near: 0.7})
 	var table strings.Builder
 	if err := r.Table().Write(&table, false); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"ck/internal/aside"
@@ -25,11 +26,13 @@ type Options struct {
 
 	Stories string           // the file of real stories; it is needed
 	Books   []string         // files of books
+	BookMax int64            // bytes of books at most: passages behind are left out
 	Talk    []string         // files of talks, {"messages": [...]} a line
 	Samples iter.Seq[string] // stories of a language model; nil: none
 
-	HoldOut float64 // the share of the real stories, 0.1 where the model is to be judged
-	Near    float64 // the share of common shingles from which texts are near-duplicates
+	RealTimes int     // how often a real story stands in TextFile
+	HoldOut   float64 // the share of the real stories, 0.1 where the model is to be judged
+	Near      float64 // the share of common shingles from which texts are near-duplicates
 }
 
 // Files of a folder that Write has filled. Those of the first block are to be learned from.
@@ -39,10 +42,17 @@ const (
 	StoriesFile   = "stories.jsonl"
 	SamplesFile   = "samples.jsonl"
 	DialoguesFile = "dialogues.jsonl"
-	TalkFile      = "talk.jsonl"
+	ChatFile      = "chat.jsonl"
 
 	HeldOutFile   = "heldout.jsonl"
 	QuestionsFile = "heldout-questions.jsonl"
+)
+
+// Files of the same text for the trainer. Documents of text end with lines <|endoftext|>; all are in an order of chance.
+const (
+	TextFile     = "text.txt"    // real stories, Options.RealTimes times, with books, stories of the grammar and samples
+	TalksFile    = "talk.jsonl"  // all talks
+	HeldTextFile = "heldout.txt" // the real stories that are held out
 )
 
 // Count is what became of a source. Near, Checked and Leaked count documents that were left out: as near-duplicates, by the rule check, for passages
@@ -92,6 +102,8 @@ type writer struct {
 	held   []string
 	train  []string
 	books  []string
+	made   []string // stories of the grammar and samples
+	talks  []talk
 }
 
 // Write makes the files of text in the folder dir, which exists, and counts what is in them. A file that is there already is an error (fs.ErrExist),
@@ -103,11 +115,14 @@ func Write(dir string, o Options) (*Report, error) {
 	if o.Near <= 0 || o.Near > 1 {
 		return nil, fmt.Errorf("share of near-duplicates: %g is not in (0, 1]; 0.7 is good", o.Near)
 	}
-	if o.StoryBytes < 0 || o.DialogueBytes < 0 {
-		return nil, errors.New("bytes of stories and dialogues must not be negative")
+	if o.StoryBytes < 0 || o.DialogueBytes < 0 || o.BookMax < 0 {
+		return nil, errors.New("bytes of stories, dialogues and books must not be negative")
+	}
+	if o.RealTimes < 1 {
+		return nil, fmt.Errorf("real stories %d times: want 1 or more", o.RealTimes)
 	}
 	w := &writer{dir: dir, o: &o, report: &Report{Reasons: map[string]int{}}}
-	for _, part := range []func() error{w.real, w.book, w.stories, w.samples, w.dialogues, w.talk} {
+	for _, part := range []func() error{w.real, w.book, w.stories, w.samples, w.dialogues, w.talk, w.mixed} {
 		if err := part(); err != nil {
 			return nil, err
 		}
@@ -175,6 +190,7 @@ func read(path string, f func(io.Reader) ([]string, error)) ([]string, error) {
 func (w *writer) book() error {
 	c := Count{File: BooksFile}
 	d := NewDedup(w.o.Near)
+	size := int64(0)
 	for _, path := range w.o.Books {
 		list, err := read(path, Passages)
 		if err != nil {
@@ -185,8 +201,8 @@ func (w *writer) book() error {
 				c.Leaked++
 			} else if _, _, dup := d.Add(s); dup {
 				c.Near++
-			} else {
-				w.books = append(w.books, s)
+			} else if size < w.o.BookMax {
+				w.books, size = append(w.books, s), size+int64(len(s))
 			}
 		}
 	}
@@ -214,6 +230,7 @@ func (w *writer) stories() error {
 			list, size = append(list, s), size+int64(len(s))
 		}
 	}
+	w.made = append(w.made, list...)
 	return w.file(c, texts(list))
 }
 
@@ -251,6 +268,7 @@ func (w *writer) samples() error {
 			list = append(list, s)
 		}
 	}
+	w.made = append(w.made, list...)
 	return w.file(c, texts(list))
 }
 
@@ -268,6 +286,7 @@ func (w *writer) dialogues() error {
 			}
 			n := talkBytes(list)
 			size += int64(n)
+			w.talks = append(w.talks, talk{list})
 			if !yield(talk{list}, n) {
 				return
 			}
@@ -284,7 +303,7 @@ func talkBytes(list []Message) (n int) {
 
 // talk writes the talks of files, each once, without those that ask a question of those held out.
 func (w *writer) talk() error {
-	c := Count{File: TalkFile}
+	c := Count{File: ChatFile}
 	seen := map[uint64]bool{}
 	var list []talk
 	for _, path := range w.o.Talk {
@@ -314,6 +333,7 @@ func (w *writer) talk() error {
 			return err
 		}
 	}
+	w.talks = append(w.talks, list...)
 	return w.file(c, func(yield func(any, int) bool) {
 		for _, t := range list {
 			if !yield(t, talkBytes(t.Messages)) {
@@ -355,10 +375,64 @@ func texts(list []string) iter.Seq2[any, int] {
 	}
 }
 
+// mixed writes the files for the trainer.
+func (w *writer) mixed() error {
+	all := slices.Concat(w.books, w.made)
+	for range w.o.RealTimes {
+		all = append(all, w.train...)
+	}
+	r := generator(w.o.Seed, 0x6d6978)
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	r.Shuffle(len(w.talks), func(i, j int) { w.talks[i], w.talks[j] = w.talks[j], w.talks[i] })
+	for _, f := range []struct {
+		name string
+		of   []string
+	}{{TextFile, all}, {HeldTextFile, w.held}} {
+		err := w.aside(f.name, func(out *bufio.Writer) error {
+			for _, s := range f.of {
+				out.WriteString(s + "\n" + endMark + "\n") // an error stays to Flush
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return w.aside(TalksFile, func(out *bufio.Writer) error {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		for _, t := range w.talks {
+			if err := enc.Encode(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // file writes records, one a line, and completes their count.
-func (w *writer) file(c Count, records iter.Seq2[any, int]) (err error) {
-	path := filepath.Join(w.dir, c.File)
-	f, err := os.CreateTemp(w.dir, "."+c.File+".*")
+func (w *writer) file(c Count, records iter.Seq2[any, int]) error {
+	err := w.aside(c.File, func(out *bufio.Writer) error {
+		enc := json.NewEncoder(out)
+		enc.SetEscapeHTML(false)
+		for r, size := range records {
+			if err := enc.Encode(r); err != nil {
+				return err
+			}
+			c.Documents++
+			c.Bytes += int64(size)
+		}
+		return nil
+	})
+	if err == nil {
+		w.report.Counts = append(w.report.Counts, c)
+	}
+	return err
+}
+
+// aside writes a file under another name, syncs it and gives it its name.
+func (w *writer) aside(name string, write func(*bufio.Writer) error) (err error) {
+	f, err := os.CreateTemp(w.dir, "."+name+".*")
 	if err != nil {
 		return err
 	}
@@ -369,14 +443,8 @@ func (w *writer) file(c Count, records iter.Seq2[any, int]) (err error) {
 		}
 	}()
 	out := bufio.NewWriter(f)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	for r, size := range records {
-		if err := enc.Encode(r); err != nil {
-			return err
-		}
-		c.Documents++
-		c.Bytes += int64(size)
+	if err := write(out); err != nil {
+		return err
 	}
 	if err := out.Flush(); err != nil {
 		return err
@@ -387,9 +455,5 @@ func (w *writer) file(c Count, records iter.Seq2[any, int]) (err error) {
 	if err := f.Chmod(0o644); err != nil {
 		return err
 	}
-	if err := aside.Rename(f.Name(), path, false); err != nil {
-		return err
-	}
-	w.report.Counts = append(w.report.Counts, c)
-	return nil
+	return aside.Rename(f.Name(), filepath.Join(w.dir, name), false)
 }
