@@ -3,6 +3,7 @@ package demotext
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,6 +23,8 @@ var verbsText string
 //	                a word four times                          or more thrice in the text, a word four times
 //	quotes          a quote opens behind a space and closes    the number of marks in the text is even
 //	a name          is known if the real texts have it         is known by its capital within a sentence
+//	                a word that is no function word too often  none
+//	speech          nobody calls himself by name               none
 //	length          60 to 400 words                            none
 type Filter struct {
 	vocabulary map[string]bool
@@ -103,6 +106,12 @@ func (f *Filter) Check(text string) (reasons []string) {
 	if p := tripled(words); p != "" {
 		add("repetition: %q stands again and again", p)
 	}
+	if w := overused(text); w != "" {
+		add("overuse: %q stands too often", w)
+	}
+	if n := callsItself(text); n != "" {
+		add("speech: %q speaks to itself", n)
+	}
 	for _, s := range narration(text) {
 		if !f.hasVerb(s) {
 			add("verb: %q has none", s)
@@ -144,6 +153,60 @@ func tripled(words []string) string {
 			if slices.Equal(words[i:i+n], words[i+n:i+2*n]) && slices.Equal(words[i:i+n], words[i+2*n:i+3*n]) &&
 				(n > 2 || words[i] != words[i+1]) {
 				return strings.Join(words[i:i+n], " ")
+			}
+		}
+	}
+	return ""
+}
+
+// often is how many times a word of at least wordOften letters may stand, if that is more than one of oftenOf words too.
+const (
+	often     = 8
+	oftenOf   = 18
+	wordOften = 3
+)
+
+// functionWords are words of at least wordOften letters that stand in any text as often as they are needed.
+var functionWords = strings.Fields("the and was she her his him they you that with for had but said not very all are were there then them have what when who one " +
+	"out did too this from could would saw she's he's it's little")
+
+// overused is a word in small letters that stands too often, "" if none does. Stories of small models go round and round about one thing.
+func overused(text string) string {
+	words := strings.Fields(text)
+	count := map[string]int{}
+	for _, w := range words {
+		w = strings.Trim(w, `.,!?";:`)
+		if len(w) < wordOften || !unicode.IsLower(rune(w[0])) || slices.Contains(functionWords, w) {
+			continue
+		}
+		if count[w]++; count[w] > often && count[w]*oftenOf > len(words) {
+			return w
+		}
+	}
+	return ""
+}
+
+// speeches are a name, a verb of saying and what is said, in both orders.
+var speeches = []*regexp.Regexp{
+	regexp.MustCompile(`\b([A-Z][a-z]+) (?:said|asked|replied|cried|exclaimed|shouted), "([^"]*)"`),
+	regexp.MustCompile(`"([^"]*)" (?:said|asked|replied|cried|exclaimed|shouted) ([A-Z][a-z]+)\b`),
+	regexp.MustCompile(`"([^"]*)" ([A-Z][a-z]+) (?:said|asked|replied|cried|exclaimed|shouted)\b`),
+}
+
+// callsItself is a name that is spoken to by who has it, "" if there is none.
+func callsItself(text string) string {
+	for i, re := range speeches {
+		for _, m := range re.FindAllStringSubmatch(text, -1) {
+			name, said := m[1], m[2]
+			if i > 0 {
+				name, said = said, name
+			}
+			if i == 2 && !strings.HasSuffix(said, ",") { // a new sentence: "Thank you, Amy." Amy said, "..."
+				continue
+			}
+			if _, after, ok := strings.Cut(" "+said, ", "+name); strings.HasPrefix(said, name+",") ||
+				ok && (after == "" || strings.ContainsRune(".,!?", rune(after[0]))) {
+				return name
 			}
 		}
 	}

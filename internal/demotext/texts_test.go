@@ -142,6 +142,14 @@ var planted = []struct{ what, from, to, filter, judge string }{
 	{"a name that nobody has", "Sam", "Zorblat", "word", ""},
 	// Judge strips endings
 	{"an ending of a known word", "very happy", "very ballest", "word", ""},
+	// Judge does not count in all of a text, and looks at no speaker
+	{"one thing all the time", "He ran to the house with the ball.",
+		"The ball was big. A ball can go far. The ball ran to Sam. Then the ball ran home. Sam lost the ball. A ball was in the grass. After the ball, he ran to the house with the ball.", "overuse", ""},
+	{"a friend who is spoken to", `"It is a good day, Tom."`, `Sam asked, "It is a good day, Tom."`, "", ""},
+	{"a friend who answers", `"It is a good day, Tom."`, `"It is a good day, Tom." Tom asked Sam.`, "", ""},
+	{"one who calls himself", `"It is a good day, Tom."`, `Sam asked, "It is a good day, Sam."`, "speech", ""},
+	{"one who calls himself first", `"It is a good day, Tom."`, `"Sam, it is a good day," Sam asked.`, "speech", ""},
+	{"one who calls himself, the name last", `"It is a good day, Tom."`, `"It is a good day, Sam!" asked Sam.`, "speech", ""},
 	// Judge has no length
 	{"too short", "", "Tom had a ball.", "length", ""},
 	{"a word with an ending like a verb", "He ran to the house with the ball.", "He to the house with the red.", "verb", "no verb"},
@@ -152,7 +160,7 @@ const sound = `Once upon a time, there was a boy named Tom. Tom had a ball. He l
 	`He ran to the house with the ball. After that he ran home. It was dark, and Tom was so tired that he wanted to sleep.`
 
 func TestCheckersOnPlantedFaults(t *testing.T) {
-	f, j := NewFilter(Vocabulary([]string{sound, "fast glad"}, 1)), NewJudge()
+	f, j := NewFilter(Vocabulary([]string{sound, "fast glad asked big can go far lost a lot"}, 1)), NewJudge()
 	for _, c := range planted {
 		text := strings.Replace(sound, c.from, c.to, 1)
 		if c.what == "a name that nobody has" {
@@ -192,7 +200,7 @@ func TestCheckersOnRealAndOwnStories(t *testing.T) {
 		name          string
 		list          []string
 		filter, judge float64
-	}{{"real", real, 0.85, 0.97}, {"own", own, 0.99, 0.98}} {
+	}{{"real", real, 0.8, 0.97}, {"own", own, 0.99, 0.98}} {
 		passed, sentences, good := 0, 0, 0
 		for _, s := range c.list {
 			reasons := f.Check(s)
