@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/term"
 
@@ -40,7 +39,7 @@ func (p *program) show() error {
 	case p.app.Common.JSON:
 		return cli.OutError(page.WriteJSON(p.app.Out, &s, p.root))
 	case p.draw:
-		return cli.OutError(picture.MachineText(p.app.Text(), &s, p.columns(drawWidth), !utf8Locale()))
+		return cli.OutError(picture.MachineText(p.app.Text(), &s, p.columns(drawWidth), !cli.UTF8()))
 	}
 	return cli.OutError(page.Write(p.app.Text(), &s, p.app.Common.Plain, p.columns(page.Width)))
 }
@@ -79,15 +78,4 @@ func columns(app *cli.App, width, def int) int {
 		return max(w, minWidth)
 	}
 	return def
-}
-
-// utf8Locale reports whether the terminal's character set is UTF-8, as the environment says it.
-func utf8Locale() bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if v := os.Getenv(name); v != "" {
-			v = strings.ToLower(v)
-			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
-		}
-	}
-	return false
 }

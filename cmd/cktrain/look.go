@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"ck/internal/cli"
-	"ck/internal/engine"
+	"ck/internal/gguf"
 	"ck/internal/humanize"
+	"ck/internal/measure"
 	"ck/internal/plaintext"
 	"ck/internal/train"
 )
@@ -33,25 +34,16 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
-	cpus, tbl, err := p.workers()
+	mem, ops, err := p.estimate(m, nil)
 	if err != nil {
 		return err
 	}
-	graph, _, err := engine.GraphOf(m)
+	peak, err := p.peak()
 	if err != nil {
 		return err
 	}
-	if b, l := p.net.batch, p.leaves(); b&(b-1) != 0 || l&(l-1) != 0 || b%l != 0 {
-		return cli.Usage("--batch %d, --walk %d: %v", b, l, train.ErrBatch)
-	}
-	lora, err := p.adapters()
-	if err != nil {
-		return err
-	}
-	mem, ops, err := train.Estimate(graph, train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: tbl, LoRA: lora}, len(cpus), p.net.batch, p.run.optimizer.Name)
-	if err != nil {
-		return &engine.ModelError{Path: m.Path, Err: err}
-	}
+	left, why, known := p.memoryLeft()
+	file := fileBytes(m)
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(struct {
 			Schema  string  `json:"schema"`
@@ -61,23 +53,63 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			Walk    int64   `json:"buffers_bytes"`
 			Sums    int64   `json:"sums_bytes"`
 			Cache   int64   `json:"cache_bytes"`
+			Decode  int64   `json:"decoding_bytes"`
 			All     int64   `json:"bytes"`
+			File    int64   `json:"file_bytes"`
+			Left    int64   `json:"bytes_left,omitempty"`
+			Fits    *bool   `json:"fits,omitempty"`
 			Tokens  int     `json:"tokens_of_a_step"`
 			Ops     float64 `json:"operations_of_a_step"`
-		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Total(), p.net.batch * p.data.tokens, ops})
+			Peak    float64 `json:"peak_ops_per_s"`
+			Least   float64 `json:"least_seconds_of_a_step"`
+		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Decode, mem.Total(), file, left,
+			fits(known, mem.Total(), left), p.net.batch * p.data.tokens, ops, peak, ops / peak})
 	}
-	t := plaintext.Table{Head: []string{"memory", "bytes", "of"}, Right: []bool{false, true, false}}
-	for _, r := range []struct {
-		name string
-		n    int64
-		of   string
-	}{{"values", mem.Values, "weights in float32"}, {"moments", mem.Moments, "of the optimizer"}, {"panels", mem.Panels, "matrices and their transposes, as they are multiplied"},
-		{"buffers", mem.Walk, fmt.Sprintf("a walk of %d slots of %d tokens: activations, gradients", p.leaves(), p.data.tokens)}, {"sums", mem.Sums, "gradients of walks that wait for others"},
-		{"keys and values", mem.Cache, "of a walk"}, {"all", mem.Total(), ""}} {
-		t.Rows = append(t.Rows, []string{r.name, humanize.Bytes(r.n), r.of})
+	t := plaintext.Table{Head: []string{"part", "amount", "of"}, Right: []bool{false, true, false}}
+	row := func(cells ...string) { t.Rows = append(t.Rows, cells) }
+	for _, r := range mem.Parts() {
+		if r.Bytes > 0 {
+			row(r.Name, humanize.Bytes(r.Bytes), r.Of)
+		}
 	}
-	t.Rows = append(t.Rows, []string{"a step", humanize.Scaled(ops, "OP"), fmt.Sprintf("%d tokens", p.net.batch*p.data.tokens)})
+	row("all", humanize.Bytes(mem.Total()), "")
+	row("the file", humanize.Bytes(file), "mapped: read once, and the system may take it back")
+	switch {
+	case known && mem.Total() > left:
+		row("left", humanize.Bytes(left), why+"; does not fit: "+p.remedy(m, left))
+	case known:
+		row("left", humanize.Bytes(left), why)
+	}
+	row("a step", humanize.Scaled(ops, "OP"), fmt.Sprintf("%d tokens in walks of %d slots of %d", p.net.batch*p.data.tokens, p.leaves(), p.data.tokens))
+	row("at least", humanize.Seconds(ops/peak), fmt.Sprintf("a step, at the peak of now, %s/s; run says which share it reaches", humanize.Scaled(peak, "OP")))
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
+}
+
+// fits is whether memory suffices; nil: nobody knows.
+func fits(known bool, need, left int64) *bool {
+	if !known {
+		return nil
+	}
+	ok := need <= left
+	return &ok
+}
+
+// fileBytes are those of a model's tensors.
+func fileBytes(m *gguf.Model) (n int64) {
+	for _, t := range m.Tensors {
+		n += int64(len(t.Data))
+	}
+	return n
+}
+
+// peak is what the workers can do now, in operations a second.
+func (p *program) peak() (float64, error) {
+	crew, _, err := p.crew()
+	if err != nil {
+		return 0, err
+	}
+	defer crew.Close()
+	return measure.SamplePeak(crew, peakKind(p.typ()), peakWithin)
 }
 
 const checkLong = `Compares the gradient of every weight of a model with differences of the loss, in a random direction and over random tokens, in float32. Exit code 1: one differs.`

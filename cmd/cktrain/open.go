@@ -264,17 +264,24 @@ func (p *program) workers() (cpus []int, tbl *kernel.Table, err error) {
 	return cpus, kernel.For(tier, f), nil
 }
 
-// netOf makes the net of a model.
-func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, error) {
+// crew starts the workers.
+func (p *program) crew() (*team.Team, *kernel.Table, error) {
 	cpus, tbl, err := p.workers()
 	if err != nil {
 		return nil, nil, err
 	}
 	t, err := team.New(cpus, team.Options{Pin: true})
 	if err != nil {
-		if t, err = team.New(cpus, team.Options{}); err != nil {
-			return nil, nil, err
-		}
+		t, err = team.New(cpus, team.Options{})
+	}
+	return t, tbl, err
+}
+
+// netOf makes the net of a model.
+func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, error) {
+	t, tbl, err := p.crew()
+	if err != nil {
+		return nil, nil, err
 	}
 	lora, err := p.adapters()
 	var n *train.Net

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +21,11 @@ import (
 	"ck/internal/generate"
 	"ck/internal/gguf"
 	"ck/internal/humanize"
+	"ck/internal/measure"
 	"ck/internal/plaintext"
 	"ck/internal/quant"
 	"ck/internal/train"
+	"ck/internal/train/curve"
 	"ck/internal/walk"
 )
 
@@ -40,6 +41,9 @@ type runOptions struct {
 	judge         int
 	skipBad       int
 	log           string
+	curve         string
+	explain       bool
+	times         bool
 }
 
 const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. With --rank it trains adapters beside frozen weights, which may be quantized, and writes DIR/adapter.gguf, as llama.cpp reads it; where the weights are floats DIR/model.gguf is the model with the adapters merged in. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
@@ -55,7 +59,10 @@ func (p *program) runCommand() {
 	g.Bool(&o.force, "force", "", "overwrite the model of an earlier run")
 	g.Int(&o.save, "save-every", "", 100, 1, 1<<30, "N", "steps from checkpoint to checkpoint")
 	g.Int(&o.keep, "keep", "", 2, 1, 1<<20, "N", "checkpoints that are kept, the newest")
-	g.Text(&o.log, "log", "", "", "FILE", "a line of JSON for each step")
+	g.Text(&o.log, "log", "", "", "FILE", "a line of JSON for each step; --resume goes on in it behind the checkpoint's step")
+	g.Text(&o.curve, "curve", "", "", "FILE", "a picture of the losses (*.svg, *.png), written with each checkpoint and at the end")
+	g.Bool(&o.times, "step-times", "", "a table of where the time of steps went; a few --steps are enough")
+	g.Bool(&o.explain, "explain", "", "print the plan of a walk, forward, loss and backward, and stop; needs neither data nor -o")
 	p.data.flags(c)
 	g = cli.NewGroup(c.Flags(), "Training")
 	g.Int(&o.steps, "steps", "", 0, 0, 1<<30, "N", "steps; default: as many as --epochs take")
@@ -89,13 +96,19 @@ type session struct {
 	state    train.State
 	val      []train.Leaf
 	log      *os.File
-	at       int // batches that were taken: more than steps where bad ones were left out
+	curve    *curve.Curve
+	undrawn  bool               // that the curve could not be written was said
+	peaks    map[string]float64 // operations a second, by kind of arithmetic
+	profile  *measure.Profile   // of --step-times
+	made     int                // steps of this session
+	need     int64              // bytes, as estimated, with the mapped file
+	before   int64              // bytes that were held before any of it was taken; 0: not known
+	inSteps  time.Duration      // that they took
+	at       int                // batches that were taken: more than steps where bad ones were left out
 	skipped  int
 	first    float64
 	last     train.Step
 	valLoss  float64
-	began    time.Time
-	targets  int
 	saved    string
 	stop     atomic.Bool
 	progress *cli.Progress
@@ -107,7 +120,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 0:
 		return cli.Usage("run: %s: takes no words; data is named with -d", args[0])
-	case o.out == "":
+	case o.explain && p.app.Common.JSON:
+		return cli.Usage("--explain: the plan has no JSON form; leave --json out")
+	case o.out == "" && !o.explain:
 		return cli.Usage("no output: name a folder with -o")
 	}
 	m, g, err := p.model()
@@ -116,6 +131,16 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
+	if o.explain {
+		return p.explain(m)
+	}
+	if err := o.checkCurve(); err != nil {
+		return err
+	}
+	need, err := p.checkMemory(m)
+	if err != nil {
+		return err
+	}
 	for _, name := range []string{"model.gguf", "adapter.gguf"} {
 		if _, err := os.Stat(o.in(name)); err == nil && !o.force {
 			return cli.Usage("%s: exists; --force overwrites it", o.in(name))
@@ -125,12 +150,15 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	s := &session{p: p, c: data, valLoss: math.NaN(), first: math.NaN()}
+	s := &session{p: p, c: data, need: need + fileBytes(m), curve: &curve.Curve{}, valLoss: math.NaN(), first: math.NaN()}
 	if err := s.plan(c.Context()); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(o.out, 0o777); err != nil {
 		return cli.Resource("%w", err)
+	}
+	if s.before, err = measure.HeldMemory(); err != nil {
+		p.app.Info("memory that is held is not known: %v", err)
 	}
 	net, crew, err := p.netOf(m, p.leaves())
 	if err != nil {
@@ -140,11 +168,18 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if s.t, err = train.NewTrainer(net, train.Options{Batch: p.net.batch, Optimizer: o.optimizer, Schedule: o.schedule}); err != nil {
 		return cli.Usage("%v", err)
 	}
-	if err := s.begin(c.Context(), g); err != nil {
+	if err := s.samplePeaks(crew); err != nil {
 		return err
 	}
+	if o.times {
+		s.profile = measure.NewProfile(net.Plan())
+	}
+	err = s.begin(c.Context(), g)
 	if s.log != nil {
 		defer s.log.Close()
+	}
+	if err != nil {
+		return err
 	}
 	if err := s.train(c.Context()); err != nil {
 		return err
@@ -203,7 +238,7 @@ func (s *session) begin(ctx context.Context, _ *generate.Model) error {
 			return cli.Input("%w", err)
 		}
 		state, _ := train.ReadState(m)
-		s.at = state.Taken
+		s.at, s.skipped = state.Taken, state.Taken-state.Step
 		s.saved = path
 		s.p.app.Note("goes on behind step %d of %s", s.t.Done, path)
 	case o.force:
@@ -211,17 +246,10 @@ func (s *session) begin(ctx context.Context, _ *generate.Model) error {
 			os.Remove(path)
 		}
 	}
-	if o.log != "" {
-		flag := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-		if !o.resume {
-			flag |= os.O_TRUNC
-		}
-		f, err := os.OpenFile(o.log, flag, 0o666)
-		if err != nil {
-			return cli.Resource("%w", err)
-		}
-		s.log = f
+	if err := s.openLog(); err != nil {
+		return err
 	}
+	s.goOn()
 	most := max(1, 32/s.p.leaves()) * s.p.leaves()
 	for i := range min(most, s.c.Val().Slots) {
 		s.val = append(s.val, leaf(s.c.ValSlot(i)))
@@ -263,16 +291,19 @@ func (s *session) train(parent context.Context) error {
 	defer context.AfterFunc(ctx, func() { s.stop.Store(true) })()
 	s.progress = s.p.app.NewProgress("training", "steps", int64(o.schedule.Steps))
 	defer s.progress.Done()
-	s.progress.At(int64(s.t.Done))
-	s.began = time.Now()
+	s.progress.From(int64(s.t.Done))
 	for s.t.Done < o.schedule.Steps {
 		if err := s.step(); err != nil {
+			if bad := (*train.BadStepError)(nil); errors.As(err, &bad) {
+				s.progress.Aside(func() error { s.drawOnTheWay(); return nil })
+			}
 			return err
 		}
 		if s.t.Done%o.save == 0 && s.t.Done < o.schedule.Steps {
 			if err := s.progress.Aside(s.save); err != nil {
 				s.p.app.Warn("no checkpoint of step %d: %v; the run goes on, the one before stays", s.t.Done, err)
 			}
+			s.progress.Aside(func() error { s.drawOnTheWay(); return nil })
 		}
 	}
 	return nil
@@ -285,55 +316,95 @@ func (s *session) step() error {
 	for i := range s.p.net.batch {
 		batch = append(batch, leaf(s.c.Slot(s.at*s.p.net.batch+i)))
 	}
+	if s.profile != nil {
+		s.t.Net.Look(s.profile.Hook)
+	}
 	start := time.Now()
 	r, err := s.t.Step(batch, &s.stop)
 	took := time.Since(start)
+	s.t.Net.Look(nil)
 	s.at++
-	switch bad := (*train.BadStepError)(nil); {
+	bad := (*train.BadStepError)(nil)
+	switch {
 	case errors.Is(err, walk.ErrStopped):
 		s.at--
 		return s.interrupted()
 	case errors.As(err, &bad) && s.skipped < o.skipBad:
 		s.skipped++
-		s.p.app.Warn("%v; left out", err)
+		s.progress.Aside(func() error { s.p.app.Warn("%v; left out, %d of %d", err, s.skipped, o.skipBad); return nil })
 		return nil
-	case err != nil && s.saved != "":
+	case errors.As(err, &bad) && s.saved != "":
 		return fmt.Errorf("%w; the last good checkpoint is %s", err, s.saved)
+	case errors.As(err, &bad):
+		return fmt.Errorf("%w; there is no checkpoint before it", err)
 	case err != nil:
 		return err
 	}
-	if s.last, s.targets = r, s.targets+r.Targets; math.IsNaN(s.first) {
+	s.made, s.inSteps = s.made+1, s.inSteps+took
+	if s.last = r; math.IsNaN(s.first) {
 		s.first = r.Loss
 	}
-	last := s.t.Done == o.schedule.Steps
-	if len(s.val) > 0 && (s.t.Done%o.judge == 0 || last) {
-		loss, n, err := s.t.Evaluate(s.val, &s.stop)
-		switch {
-		case errors.Is(err, walk.ErrStopped): // the step is done all the same: the log has it
-		case err != nil:
-			return err
-		case n > 0:
-			s.valLoss = loss
-		}
+	val, err := s.judge()
+	if err != nil {
+		return err
+	}
+	if err := s.note(r, took, val); err != nil {
+		return err
 	}
 	s.progress.At(int64(s.t.Done))
 	s.progress.Say(s.words())
-	if err := s.note(r, took); err != nil {
-		return err
-	}
 	if s.ctx.Err() != nil {
 		return s.interrupted()
 	}
 	return nil
 }
 
-// words is what the progress says.
-func (s *session) words() string {
-	w := fmt.Sprintf("loss %.4f", s.last.Loss)
-	if !math.IsNaN(s.valLoss) {
-		w += fmt.Sprintf(", held out %.4f", s.valLoss)
+// judge is the loss of what is held out, at steps where that is due; nil: it is not, or a signal came.
+func (s *session) judge() (*float64, error) {
+	o := &s.p.run
+	if len(s.val) == 0 || s.t.Done%o.judge != 0 && s.t.Done != o.schedule.Steps {
+		return nil, nil
 	}
-	return fmt.Sprintf("%s, norm %.3g, %s tokens/s", w, s.last.Norm, humanize.Count(float64(s.targets)/time.Since(s.began).Seconds()))
+	loss, n, err := s.t.Evaluate(s.val, &s.stop)
+	switch {
+	case errors.Is(err, walk.ErrStopped): // the step is done all the same: the log has it
+		return nil, nil
+	case err != nil || n == 0 || math.IsNaN(loss) || math.IsInf(loss, 0): // the next step says what is no number
+		return nil, err
+	}
+	s.valLoss = loss
+	return &loss, nil
+}
+
+// note keeps a step, and writes it to the log.
+func (s *session) note(r train.Step, took time.Duration, val *float64) error {
+	speed := float64(s.p.net.batch*s.p.data.tokens) / took.Seconds()
+	leap := s.curve.Add(curve.Point{Step: s.t.Done, Loss: r.Loss, Val: val, Norm: r.Norm, Rate: r.Rate, Targets: r.Targets, Speed: speed,
+		Share: s.share(speed), Epoch: s.epochs()})
+	if leap != nil {
+		s.progress.Aside(func() error {
+			s.p.app.Warn("the loss leapt at step %d: %.4f, before it %.4f ± %.4f; if it stays up, go on from an earlier checkpoint with a lower --lr or --clip",
+				leap.Step, leap.Loss, leap.Mean, leap.Deviation)
+			return nil
+		})
+	}
+	if s.log == nil {
+		return nil
+	}
+	return s.curve.Write(s.log)
+}
+
+// goOn takes up what the log says of the steps before.
+func (s *session) goOn() {
+	if len(s.curve.Points) == 0 {
+		return
+	}
+	s.first = s.curve.Points[0].Loss
+	for _, p := range s.curve.Points {
+		if p.Val != nil {
+			s.valLoss = *p.Val
+		}
+	}
 }
 
 // interrupted writes a checkpoint and ends.
@@ -342,25 +413,9 @@ func (s *session) interrupted() error {
 	if err := s.save(); err != nil {
 		return err
 	}
+	s.drawOnTheWay()
 	s.p.app.Note("%s has all that was done; --resume goes on with it", s.saved)
 	return cli.Interrupted()
-}
-
-// note writes a line of the log.
-func (s *session) note(r train.Step, took time.Duration) error {
-	if s.log == nil {
-		return nil
-	}
-	line := map[string]any{"schema": "ck.train.step/1", "step": s.t.Done, "loss": r.Loss, "norm": r.Norm, "lr": r.Rate, "targets": r.Targets,
-		"tokens_per_s": float64(s.p.net.batch*s.p.data.tokens) / took.Seconds(), "epoch": s.epochs()}
-	if !math.IsNaN(s.valLoss) {
-		line["val_loss"] = s.valLoss
-	}
-	b, err := json.Marshal(line)
-	if err == nil {
-		_, err = s.log.Write(append(b, '\n'))
-	}
-	return err
 }
 
 // save writes a checkpoint and removes old ones.
@@ -424,6 +479,9 @@ func (s *session) finish(m *gguf.Model) error {
 	} else {
 		s.p.app.Note("ckrun runs the model with %s merged in: cktrain merge -m %s %s OUT", adapter, s.p.app.Common.Model, adapter)
 	}
+	if err := s.draw(); err != nil {
+		return err
+	}
 	return s.print(model, adapter)
 }
 
@@ -437,18 +495,27 @@ func (s *session) print(model, adapter string) error {
 	}
 	if s.p.app.Common.JSON {
 		return s.p.app.PrintJSON(struct {
-			Schema     string   `json:"schema"`
-			Model      string   `json:"model,omitempty"`
-			Adapter    string   `json:"adapter,omitempty"`
-			Checkpoint string   `json:"checkpoint"`
-			Steps      int      `json:"steps"`
-			Epochs     float64  `json:"epochs"`
-			First      *float64 `json:"first_loss"`
-			Last       *float64 `json:"last_loss"`
-			Val        *float64 `json:"val_loss"`
-			Skipped    int      `json:"skipped_steps"`
-			Warnings   []string `json:"warnings"`
-		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped, s.p.app.Warnings()})
+			Schema     string     `json:"schema"`
+			Model      string     `json:"model,omitempty"`
+			Adapter    string     `json:"adapter,omitempty"`
+			Checkpoint string     `json:"checkpoint"`
+			Steps      int        `json:"steps"`
+			Epochs     float64    `json:"epochs"`
+			First      *float64   `json:"first_loss"`
+			Last       *float64   `json:"last_loss"`
+			Val        *float64   `json:"val_loss"`
+			Skipped    int        `json:"skipped_steps"`
+			Curve      string     `json:"curve,omitempty"`
+			Peak       float64    `json:"peak_ops_per_s"`
+			Ops        float64    `json:"operations_of_a_step"`
+			Speed      float64    `json:"tokens_per_s"`
+			Share      float64    `json:"peak_share"`
+			Need       int64      `json:"estimated_bytes"`
+			Held       int64      `json:"held_bytes,omitempty"`
+			Times      []stepTime `json:"step_times,omitempty"`
+			Warnings   []string   `json:"warnings"`
+		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped,
+			s.p.run.curve, s.peaks[peakKind(s.p.typ())], s.operations(), s.speed(), s.share(s.speed()), s.need, s.held(), s.times(), s.p.app.Warnings()})
 	}
 	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
 	row := func(what, value string) { t.Rows = append(t.Rows, []string{what, value}) }
@@ -467,5 +534,24 @@ func (s *session) print(model, adapter string) error {
 	if !math.IsNaN(s.valLoss) {
 		row("loss of what was held out", fmt.Sprintf("%.4f", s.valLoss))
 	}
-	return cli.OutError(t.Write(s.p.app.Out, s.p.app.Common.Plain))
+	if s.skipped > 0 {
+		row("steps left out", fmt.Sprint(s.skipped))
+	}
+	if s.made > 0 {
+		row("tokens/s", humanize.TokenRate(s.speed()))
+		row("share of the peak", fmt.Sprintf("%.0f %% of %s/s", 100*s.share(s.speed()), humanize.Scaled(s.peaks[peakKind(s.p.typ())], "OP")))
+	}
+	if n := s.held(); n > 0 {
+		row("memory", fmt.Sprintf("%s, estimated %s", humanize.Bytes(n), humanize.Bytes(s.need)))
+	}
+	if s.p.run.curve != "" {
+		row("curve", s.p.run.curve)
+	}
+	if line := s.spark(); line != "" {
+		row("loss", line)
+	}
+	if err := t.Write(s.p.app.Out, s.p.app.Common.Plain); err != nil {
+		return cli.OutError(err)
+	}
+	return cli.OutError(s.printTimes(s.p.app.Text(), s.times()))
 }

@@ -320,6 +320,17 @@ func Color(f *os.File) bool {
 	return IsTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// UTF8 reports whether the terminal's character set is UTF-8, as the environment says it.
+func UTF8() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := os.Getenv(name); v != "" {
+			v = strings.ToLower(v)
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return false
+}
+
 // OutError names stdout in the error of a write to it. A closed pipe stays what it is, and so do all other errors: those of files have
 // their names already, an interrupt is none of stdout's.
 func OutError(err error) error {

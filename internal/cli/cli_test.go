@@ -725,6 +725,40 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
+// Words that do not fit into the terminal's line leave: first the rate, then the last words; a pipe gets all. The rate is of what came after From.
+func TestProgressWords(t *testing.T) {
+	var out bytes.Buffer
+	start := time.Now()
+	p := newProgress(&out, "ckx", "training", "steps", 3700, true, start)
+	p.From(1000)
+	if got, want := p.text(1000, start.Add(time.Second), 0), "training: 1000 of 3700 steps"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p.Say("loss 2.5000, held out 2.6000, norm 1")
+	const whole = "training: 1100 of 3700 steps, 2 steps/s, 21m40s left, loss 2.5000, held out 2.6000, norm 1"
+	for _, c := range []struct {
+		columns int
+		want    string
+	}{{0, whole}, {len(whole), whole}, {len(whole) - 1, "training: 1100 of 3700 steps, 21m40s left, loss 2.5000, held out 2.6000, norm 1"},
+		{77, "training: 1100 of 3700 steps, 21m40s left, loss 2.5000, held out 2.6000"}, {58, "training: 1100 of 3700 steps, 21m40s left, loss 2.5000"},
+		{30, "training: 1100 of 3700 steps"}, {5, "training: 1100 of 3700 steps"}} {
+		if got := p.text(1100, start.Add(50*time.Second), c.columns); got != c.want {
+			t.Errorf("%d columns: %q, want %q", c.columns, got, c.want)
+		}
+	}
+	p.lines = false
+	p.At(1100)
+	p.show(start.Add(50 * time.Second))
+	if !strings.Contains(out.String(), "loss 2.5000") {
+		t.Errorf("%q", out.String())
+	}
+	for _, line := range strings.Split(out.String(), "\r") {
+		if n := utf8.RuneCountInString(line); n > 79 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+}
+
 // What is printed while a bar stands has a line of its own, and the bar comes back.
 func TestProgressAside(t *testing.T) {
 	var out bytes.Buffer

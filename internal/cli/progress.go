@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
 
 	"ck/internal/plaintext"
 )
@@ -20,6 +23,7 @@ type Progress struct {
 	name       string // of the program
 	total      int64
 	start      time.Time
+	from       float64       // what was done before
 	done       atomic.Uint64 // bits of a float64
 	says       atomic.Pointer[string]
 
@@ -37,7 +41,8 @@ type Progress struct {
 const (
 	progressEach     = 250 * time.Millisecond // of the bar; work that is done before never shows one
 	progressLineEach = 10 * time.Second
-	progressWidth    = 12 // of the bar: with its text it stays below 80 columns
+	progressWidth    = 12                 // of the bar: with its text it stays below 80 columns
+	progressBeside   = progressWidth + 10 // columns: the bar with its ends, the share in percent, blanks
 )
 
 // NewProgress starts the progress of total units of work. Done must be called.
@@ -67,6 +72,16 @@ func newProgress(w io.Writer, name, what, unit string, total int64, lines bool, 
 	return &Progress{w: w, name: name, what: what, unit: unit, total: total, lines: lines, start: start, next: start.Add(progressLineEach)}
 }
 
+// From says how much was done before the work began: the rate is of what comes after. It is called before anything is told by At.
+func (p *Progress) From(done int64) {
+	if p != nil {
+		p.drawing.Lock()
+		defer p.drawing.Unlock()
+		p.from = float64(done)
+		p.At(done)
+	}
+}
+
 // At says how much is done.
 func (p *Progress) At(done int64) { p.Reach(float64(done)) }
 
@@ -92,7 +107,7 @@ func (p *Progress) show(now time.Time) {
 	if p.lines {
 		if !now.Before(p.next) {
 			p.next = now.Add(progressLineEach)
-			fmt.Fprintf(p.w, "%s: %s\n", p.name, p.text(done, now))
+			fmt.Fprintf(p.w, "%s: %s\n", p.name, p.text(done, now, 0))
 		}
 		return
 	}
@@ -100,7 +115,7 @@ func (p *Progress) show(now time.Time) {
 		p.bar = progressbar.NewOptions64(p.total, progressbar.OptionSetWriter(p.w), progressbar.OptionSetPredictTime(false),
 			progressbar.OptionSetElapsedTime(false), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(progressWidth))
 	}
-	p.bar.Describe(p.text(done, now))
+	p.bar.Describe(p.text(done, now, p.columns()-progressBeside))
 	p.bar.Set64(min(int64(done), p.total-1)) // the last unit would end the bar: Done does
 }
 
@@ -118,16 +133,39 @@ func (p *Progress) Aside(f func() error) error {
 	return f()
 }
 
-// text is what is done, how fast, and how long the rest takes.
-func (p *Progress) text(done float64, now time.Time) string {
-	text := fmt.Sprintf("%s: %d of %d %s", p.what, int64(done), p.total, p.unit)
-	if s := now.Sub(p.start).Seconds(); done > 0 && s > 0 {
-		rate := done / s
-		left := time.Duration(max(float64(p.total)-done, 0) / rate * float64(time.Second))
-		text += fmt.Sprintf(", %s %s/s, %s left", rateText(rate), p.unit, left.Round(time.Second))
+// columns is the width of the terminal, 80 where nobody tells.
+func (p *Progress) columns() int {
+	if f, ok := p.w.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
 	}
-	if word := p.says.Load(); word != nil {
-		text += ", " + *word
+	return 80
+}
+
+// text is what is done, how fast, how long the rest takes, and the words that were added. On a line of so many columns it leaves the rate out, then the last
+// words, so that a bar keeps its line; 0: any.
+func (p *Progress) text(done float64, now time.Time, columns int) string {
+	text, rate, left := fmt.Sprintf("%s: %d of %d %s", p.what, int64(done), p.total, p.unit), "", ""
+	if s := now.Sub(p.start).Seconds(); done > p.from && s > 0 {
+		each := (done - p.from) / s
+		rate = fmt.Sprintf(", %s %s/s", rateText(each), p.unit)
+		left = fmt.Sprintf(", %s left", time.Duration(max(float64(p.total)-done, 0)/each*float64(time.Second)).Round(time.Second))
+	}
+	word := ""
+	if w := p.says.Load(); w != nil {
+		word = ", " + *w
+	}
+	if whole := text + rate + left + word; columns <= 0 || word == "" || plaintext.Width(whole) <= columns {
+		return whole
+	}
+	text += left + word
+	for plaintext.Width(text) > columns {
+		i := strings.LastIndex(text, ", ")
+		if i < 0 {
+			break
+		}
+		text = text[:i]
 	}
 	return text
 }

@@ -28,6 +28,7 @@ type Line struct {
 	X, Y   []float64
 	Dashed bool // in the colour of the line before
 	Dots   bool // points are marked
+	Faint  bool // thin and pale; the line behind it has its colour
 }
 
 // YLevel is a horizontal line with its name at its right end, in the colour of a line.
@@ -165,16 +166,20 @@ func (p *linesPainter) paint(c draw.Canvas) {
 	c.FillText(sub, vg.Point{X: c.Min.X + 0.3*vg.Inch, Y: c.Max.Y - 0.62*vg.Inch}, d.Subtitle)
 	p.Canvas = draw.Crop(c, 0.95*vg.Inch, -linesLegend, 0.75*vg.Inch, -0.85*vg.Inch)
 	p.frame()
-	hue := -1
+	hue, faintBefore := -1, false
 	var tints []color.RGBA
 	legend := vg.Point{X: p.Max.X + 0.2*vg.Inch, Y: p.Max.Y - 6}
 	for _, l := range d.Lines {
-		if !l.Dashed || hue < 0 {
+		if !l.Dashed && !faintBefore || hue < 0 {
 			hue++
 		}
+		faintBefore = l.Faint
 		style := draw.LineStyle{Color: hues[hue%len(hues)], Width: vg.Points(1.4)}
 		if l.Dashed {
 			style.Dashes, style.Width = []vg.Length{4, 3}, vg.Points(1)
+		}
+		if l.Faint {
+			style.Color, style.Width = paler(hues[hue%len(hues)]), vg.Points(0.7)
 		}
 		tints = append(tints, hues[hue%len(hues)])
 		p.curve(l, style)
@@ -198,6 +203,11 @@ func (p *linesPainter) paint(c draw.Canvas) {
 		s.Color, s.XAlign = tint, draw.XRight
 		p.FillText(s, vg.Point{X: b.X - 4, Y: b.Y + 3}, l.Name)
 	}
+}
+
+// paler is a colour halfway to white.
+func paler(c color.RGBA) color.RGBA {
+	return color.RGBA{c.R/2 + 0x80, c.G/2 + 0x80, c.B/2 + 0x80, 0xff}
 }
 
 // curve draws a line, in pieces where a point has no place.

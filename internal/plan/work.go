@@ -98,12 +98,15 @@ func (p *Plan) Total(l Load) Work {
 	return sum
 }
 
-// Label names an item without its layer: "ffn_down+residual" for all layers' ones. Barriers are "barrier".
+// Label names an item without its layer: "ffn_down+residual" for all layers' ones, "d.ffn_down" for their gradients. Barriers are "barrier".
 func (it *Item) Label() string {
-	name := it.Name
+	name, before := it.Name, ""
+	if strings.HasPrefix(name, "d.blk.") {
+		name, before = name[2:], "d."
+	}
 	if rest, ok := strings.CutPrefix(name, "blk."); ok {
 		if _, after, ok := strings.Cut(rest, "."); ok {
-			name = after
+			name = before + after
 		}
 	}
 	switch {

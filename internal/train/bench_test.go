@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"ck/internal/graph"
-	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/synth"
 
@@ -50,11 +49,7 @@ func benchStep(b *testing.B, s synth.Shape, typ quant.Type, leaf, walk, batch in
 	for range batch {
 		leaves = append(leaves, randomLeaf(rng, s.Vocab, leaf))
 	}
-	flops := 0.0
-	l := plan.Load{Rows: leaf * walk, Picks: leaf * walk, Keys: float64(leaf) / 2}
-	for i := range n.Plan().Items {
-		flops += n.Plan().Work(i, l).Ops * float64(batch/walk)
-	}
+	flops := n.Operations() * float64(batch/walk)
 	for b.Loop() {
 		if _, err := t.Step(leaves, nil); err != nil {
 			b.Fatal(err)

@@ -19,26 +19,40 @@ type Memory struct {
 	Walk    int64 // buffers: activations that the backward reads, gradients
 	Sums    int64 // gradients of walks that wait for others
 	Cache   int64 // keys and values of a walk
+	Decode  int64 // the largest frozen matrix in float32, while its panels are made
+}
+
+// A Part is a part of the memory.
+type Part struct {
+	Name, Of string
+	Bytes    int64
+}
+
+// Parts are all of it.
+func (m Memory) Parts() []Part {
+	return []Part{{"values", "weights in float32", m.Values}, {"moments", "of the optimizer", m.Moments},
+		{"panels", "matrices and their transposes, as they are multiplied", m.Panels}, {"buffers", "of a walk: activations, gradients", m.Walk},
+		{"sums", "gradients of walks that wait for others", m.Sums}, {"keys and values", "of a walk", m.Cache},
+		{"decoding", "the largest frozen matrix, while panels are made of it", m.Decode}}
 }
 
 // Total is all of it.
-func (m Memory) Total() int64 { return m.Values + m.Moments + m.Panels + m.Walk + m.Sums + m.Cache }
+func (m Memory) Total() (n int64) {
+	for _, p := range m.Parts() {
+		n += p.Bytes
+	}
+	return n
+}
 
 // Estimate is what a net of a graph, which it extends, and its training take, and the operations of a step; nothing is taken. workers is how many there will
 // be.
 func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer string) (Memory, float64, error) {
 	var m Memory
-	var frozen func(graph.WeightID) bool
-	if opt.LoRA != nil {
-		var err error
-		if frozen, err = opt.LoRA.adapt(g); err != nil {
-			return m, 0, err
-		}
-	}
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, frozen)
+	x, err := opt.extend(g)
 	if err != nil {
 		return m, 0, err
 	}
+	frozen, gradients := x.frozen, x.gradients
 	f := opt.Table.Format(opt.Type, opt.Type == quant.F32)
 	terms := int64(0)
 	for i, w := range g.Weights {
@@ -46,6 +60,8 @@ func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer stri
 		roles, rests := g.Roles(id), frozen != nil && frozen(id) && !w.Turned
 		if !w.Turned && !(rests && roles[graph.Matrix] && !roles[graph.Lookup]) {
 			m.Values += n
+		} else if !w.Turned {
+			m.Decode = max(m.Decode, n)
 		}
 		if terms += n * int64(len(gradients[id])); !w.Turned && !rests && optimizer == "adamw" {
 			m.Moments += 2 * n
@@ -65,12 +81,55 @@ func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer stri
 	for _, c := range g.Caches {
 		m.Cache += 4 * int64(c.KVHeads) * int64(c.D+c.Dv) * int64(opt.Leaf*opt.Leaves+64*opt.Leaves)
 	}
-	ops := 0.0
+	return m, opt.operations(p) * float64(batch/opt.Leaves), nil
+}
+
+// Load describes a walk, whose leaves are one sequence each.
+func (opt NetOptions) Load() plan.Load {
 	rows := opt.Leaf * opt.Leaves
+	return plan.Load{Rows: rows, Picks: rows, Keys: float64(opt.Leaf) / 2}
+}
+
+// operations are those of a walk.
+func (opt NetOptions) operations(p *plan.Plan) (ops float64) {
 	for i := range p.Items {
-		ops += p.Work(i, plan.Load{Rows: rows, Picks: rows, Keys: float64(opt.Leaf) / 2}).Ops
+		ops += p.Work(i, opt.Load()).Ops
 	}
-	return m, ops * float64(batch/opt.Leaves), nil
+	return ops
+}
+
+// Operations are those of a walk, as the plan's items say them; a multiplication and an addition are two.
+func (n *Net) Operations() float64 { return n.opt.operations(n.walk.Plan) }
+
+// Load describes a walk to what measures it.
+func (n *Net) Load() plan.Load { return n.opt.Load() }
+
+// Look has a hook look on at the walks that follow; nil: nobody does.
+func (n *Net) Look(h walk.Hook) { n.walk.Hook = h }
+
+// PlanOf is the plan by which a net of a graph, which it extends, would walk; nothing is taken.
+func PlanOf(g *graph.Graph, opt NetOptions, workers int) (*plan.Plan, error) {
+	if _, err := opt.extend(g); err != nil {
+		return nil, err
+	}
+	return buildPlan(g, opt, workers, opt.Table.Format(opt.Type, opt.Type == quant.F32))
+}
+
+// extend puts adapters and the backward into a graph.
+func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
+	if opt.LoRA != nil {
+		if x.frozen, err = opt.LoRA.adapt(g); err != nil {
+			return x, err
+		}
+	}
+	x.gradients, err = step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, x.frozen)
+	return x, err
+}
+
+// extended is what a graph with its backward has.
+type extended struct {
+	frozen    func(graph.WeightID) bool // nil: no weight is
+	gradients map[graph.WeightID][]graph.ValueID
 }
 
 // buildPlan lays a training graph out.

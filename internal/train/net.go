@@ -157,10 +157,14 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 // pack makes the panels of frozen matrices, one matrix after the other: its values are there while they are packed.
 func (n *Net) pack(values [][]float32, fixed map[int][]*source, load func(w graph.Weight, dst []float32) error) error {
 	size := n.opt.Team.Size()
+	var room []float32 // of one matrix after the other: garbage of each would be as much memory as all
 	for i, sources := range fixed {
 		v, w := values[i], n.G.Weights[i]
 		if v == nil {
-			v = make([]float32, w.Rows*w.Cols)
+			if n := w.Rows * w.Cols; cap(room) < n {
+				room = make([]float32, n)
+			}
+			v = room[:w.Rows*w.Cols]
 			if err := load(w, v); err != nil {
 				return err
 			}

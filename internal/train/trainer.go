@@ -60,7 +60,7 @@ type Step struct {
 // A BadStepError is a step whose loss or gradients are no numbers: nothing was changed.
 type BadStepError struct {
 	Step  int    // counted from 1
-	Where string // "the loss", or a tensor
+	Where string // "the loss", a gradient, or the first weight in the order of the graph
 }
 
 func (e *BadStepError) Error() string {
@@ -112,6 +112,12 @@ func (t *Trainer) check(s Step, gradients [][]float32) error {
 		return nil
 	}
 	bad := &BadStepError{Step: t.Done + 1, Where: "the loss"}
+	for _, p := range t.Net.Params {
+		if NotFinite(p.Value) >= 0 {
+			bad.Where = p.Name
+			return bad
+		}
+	}
 	for i := len(gradients) - 1; i >= 0 && s.Loss-s.Loss == 0; i-- { // the backward comes from behind
 		if NotFinite(gradients[i]) >= 0 {
 			bad.Where = "the gradient of " + t.Net.Params[i].Name

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,21 +218,129 @@ func TestAdamW(t *testing.T) {
 	}
 }
 
-// A step without numbers changes nothing and names the tensor or the loss.
+// A step without numbers changes nothing and names the first weight that is none, the loss, or a gradient. What follows has the bits that it would have had
+// without it.
 func TestBadStep(t *testing.T) {
 	m := open(t, "qwen2")
+	nan := float32(math.NaN())
+	for i, what := range []float32{float32(math.Inf(1)), nan} {
+		data := batches(40, 32, 2, 4)
+		x, calm := trainer(t, m, 1, 32, 1, 2, 4, quant.F32), trainer(t, m, 1, 32, 1, 2, 4, quant.F32)
+		for _, b := range data[:2] {
+			for _, x := range []*Trainer{x, calm} {
+				if _, err := x.Step(b, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		p := x.Net.Params[1+i]
+		last := x.Net.Params[len(x.Net.Params)-1]
+		kept, keptLast := p.Value[3], last.Value[0]
+		p.Value[3], last.Value[0] = what, what
+		if err := x.Net.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		before := saved(t, x)
+		var bad *BadStepError
+		if _, err := x.Step(data[2], nil); !errors.As(err, &bad) || bad.Step != 3 || bad.Where != p.Name {
+			t.Errorf("%v, expected %s of step 3", err, p.Name)
+		}
+		if !bytes.Equal(before, saved(t, x)) {
+			t.Error("a bad step changed something")
+		}
+		p.Value[3], last.Value[0] = kept, keptLast
+		if err := x.Net.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []*Trainer{x, calm} {
+			if _, err := x.Step(data[3], nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(saved(t, calm), saved(t, x)) {
+			t.Error("a step behind a bad one has other bits")
+		}
+	}
 	x := trainer(t, m, 1, 32, 1, 1, 3, quant.F32)
-	x.Net.Params[1].Value[3] = float32(math.Inf(1))
-	if err := x.Net.Renew(); err != nil {
-		t.Fatal(err)
+	of := make([][]float32, len(x.Net.Params))
+	for i, p := range x.Net.Params {
+		of[i] = make([]float32, len(p.Value))
 	}
-	before := saved(t, x)
-	var bad *BadStepError
-	if _, err := x.Step(batches(40, 32, 1, 1)[0], nil); !errors.As(err, &bad) || bad.Step != 1 {
-		t.Errorf("%v", err)
+	of[2][1], of[4][0] = nan, nan
+	for _, c := range []struct {
+		s    Step
+		want string
+	}{{Step{Loss: 1, Norm: math.NaN()}, "the gradient of " + x.Net.Params[4].Name}, {Step{Loss: math.Inf(1), Norm: math.NaN()}, "the loss"}} {
+		var bad *BadStepError
+		if err := x.check(c.s, of); !errors.As(err, &bad) || bad.Where != c.want {
+			t.Errorf("%v, expected %s", err, c.want)
+		}
 	}
-	if !bytes.Equal(before, saved(t, x)) {
-		t.Error("a bad step changed something")
+}
+
+// What is estimated is what a net takes, part by part, with all weights and with adapters; the plan is the one that is printed.
+func TestEstimate(t *testing.T) {
+	for _, name := range []string{"qwen2", "llama-rope-llama3"} {
+		for _, rank := range []int{0, 4} {
+			m := open(t, name)
+			lora := func() *LoRA {
+				if rank == 0 {
+					return nil
+				}
+				return &LoRA{Rank: rank, Alpha: 8, Targets: regexp.MustCompile("attn_q|ffn_up")}
+			}
+			const leaf, leaves, batch, workers = 32, 2, 8, 2
+			opt := NetOptions{Leaf: leaf, Leaves: leaves, Type: quant.BF16, Table: table(), Team: crew(t, workers), LoRA: lora()}
+			n, err := Open(m, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := NewTrainer(n, Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "constant", Rate: 1e-3, Steps: 3}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := x.Step(batches(40, leaf, batch, 1)[0], nil); err != nil {
+				t.Fatal(err)
+			}
+			opt.LoRA = lora()
+			g, _, err := engine.GraphOf(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mem, ops, err := Estimate(g, opt, workers, batch, "adamw")
+			if err != nil {
+				t.Fatal(err)
+			}
+			moments, values := 0, 0
+			for i, p := range n.Params {
+				values += 4 * len(p.Value)
+				moments += 4 * (len(x.Moments[i].M) + len(x.Moments[i].V))
+			}
+			sums := 0
+			for _, room := range append(slices.Clone(x.sum.spare), x.sum.waits...) {
+				for _, v := range room {
+					sums += 4 * len(v)
+				}
+			}
+			if mem.Moments != int64(moments) || rank == 0 && mem.Values != int64(values) || rank > 0 && mem.Values < int64(values) || mem.Sums != int64(sums) || mem.Walk != int64(n.Plan().Arena) {
+				t.Errorf("%s, rank %d: %+v; held: values %d, moments %d, sums %d, buffers %d", name, rank, mem, values, moments, sums, n.Plan().Arena)
+			}
+			if got := n.Operations() * batch / leaves; got != ops || ops < 6*float64(values/4)*leaf*batch/4 {
+				t.Errorf("%s: %g operations of a step, estimated %g", name, got, ops)
+			}
+			opt.LoRA = lora()
+			if g, _, err = engine.GraphOf(m); err != nil {
+				t.Fatal(err)
+			}
+			p, err := PlanOf(g, opt, workers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var a, b bytes.Buffer
+			if p.Explain(&a) != nil || n.Plan().Explain(&b) != nil || a.String() != b.String() || !strings.Contains(a.String(), "cross-entropy") {
+				t.Errorf("%s: another plan:\n%s\n%s", name, a.String(), b.String())
+			}
+		}
 	}
 }
 
