@@ -54,6 +54,7 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			Sums    int64   `json:"sums_bytes"`
 			Cache   int64   `json:"cache_bytes"`
 			Decode  int64   `json:"decoding_bytes"`
+			Rest    int64   `json:"rest_bytes"`
 			All     int64   `json:"bytes"`
 			File    int64   `json:"file_bytes"`
 			Left    int64   `json:"bytes_left,omitempty"`
@@ -62,7 +63,7 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			Ops     float64 `json:"operations_of_a_step"`
 			Peak    float64 `json:"peak_ops_per_s"`
 			Least   float64 `json:"least_seconds_of_a_step"`
-		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Decode, mem.Total(), file, left,
+		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Decode, mem.Rest, mem.Total(), file, left,
 			fits(known, mem.Total(), left), p.net.batch * p.data.tokens, ops, peak, ops / peak})
 	}
 	t := plaintext.Table{Head: []string{"part", "amount", "of"}, Right: []bool{false, true, false}}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -160,6 +161,7 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if s.before, err = measure.HeldMemory(); err != nil {
 		p.app.Info("memory that is held is not known: %v", err)
 	}
+	debug.SetGCPercent(train.GarbagePercent(need))
 	net, crew, err := p.netOf(m, p.leaves())
 	if err != nil {
 		return err

@@ -20,7 +20,19 @@ type Memory struct {
 	Sums    int64 // gradients of walks that wait for others
 	Cache   int64 // keys and values of a walk
 	Decode  int64 // the largest frozen matrix in float32, while its panels are made
+	Rest    int64 // stacks, and what the collector has not freed yet
 }
+
+// Garbage is what may wait for the collector beside n bytes that are held: little, for these are arrays that it need not look into.
+func Garbage(n int64) int64 { return max(leastGarbage, n/garbageShare) }
+
+const (
+	leastGarbage = 4 << 20
+	garbageShare = 50
+)
+
+// GarbagePercent is Garbage as debug.SetGCPercent takes it.
+func GarbagePercent(n int64) int { return int(min(100, max(1, 100*Garbage(n)/max(1, n)))) }
 
 // A Part is a part of the memory.
 type Part struct {
@@ -33,7 +45,8 @@ func (m Memory) Parts() []Part {
 	return []Part{{"values", "weights in float32", m.Values}, {"moments", "of the optimizer", m.Moments},
 		{"panels", "matrices and their transposes, as they are multiplied", m.Panels}, {"buffers", "of a walk: activations, gradients", m.Walk},
 		{"sums", "gradients of walks that wait for others", m.Sums}, {"keys and values", "of a walk", m.Cache},
-		{"decoding", "the largest frozen matrix, while panels are made of it", m.Decode}}
+		{"decoding", "the largest frozen matrix, while panels are made of it", m.Decode},
+		{"rest", "stacks, and what waits to be freed", m.Rest}}
 }
 
 // Total is all of it.
@@ -81,6 +94,7 @@ func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer stri
 	for _, c := range g.Caches {
 		m.Cache += 4 * int64(c.KVHeads) * int64(c.D+c.Dv) * int64(opt.Leaf*opt.Leaves+64*opt.Leaves)
 	}
+	m.Rest = Garbage(m.Total())
 	return m, opt.operations(p) * float64(batch/opt.Leaves), nil
 }
 

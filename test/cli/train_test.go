@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -186,6 +187,41 @@ func TestNewFolderSignals(t *testing.T) {
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%v left %v behind, %v", sig, left, err)
+		}
+	}
+}
+
+// A run holds what was estimated before anything was taken, within 5 %: all weights, in both types of products, and adapters beside quantized weights.
+func TestTrainMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 250 MB")
+	}
+	_, text := trainee(t)
+	dir := t.TempDir()
+	for _, typ := range []string{"F32", "Q8_0"} {
+		cmd := exec.Command(filepath.Join(buildPrograms(t), "ckbench"), "synth", typ, "--layers", "2", "--hidden", "512", "--ffn", "2048", "--heads", "8", "--kv-heads", "4",
+			"--vocab", "3000", "-o", filepath.Join(dir, typ))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for i, more := range [][]string{{"F32", "--walk", "1"}, {"F32", "--walk", "2", "--dtype", "f32"}, {"F32", "--optimizer", "sgd"}, {"Q8_0", "--rank", "8", "--tokens", "512"}} {
+		args := []string{"run", "-m", filepath.Join(dir, more[0]), "-d", text, "-o", filepath.Join(dir, fmt.Sprint(i)), "--tokens", "32", "--batch", "2", "--steps", "3", "--val", "0", "--json", "-q"}
+		cmd := exec.Command(filepath.Join(buildPrograms(t), "cktrain"), append(args, more[1:]...)...)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", more, err, out)
+		}
+		var got struct {
+			Need int64 `json:"estimated_bytes"`
+			Held int64 `json:"held_bytes"`
+		}
+		if err := json.Unmarshal(out, &got); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%v: %d bytes held, %d estimated: %+.1f %%", more, got.Held, got.Need, 100*(float64(got.Held)/float64(got.Need)-1))
+		if off := float64(got.Held)/float64(got.Need) - 1; off < -0.05 || off > 0.05 {
+			t.Errorf("%v: %d bytes held, %d estimated", more, got.Held, got.Need)
 		}
 	}
 }
