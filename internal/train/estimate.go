@@ -5,6 +5,7 @@ import (
 
 	"ck/internal/graph"
 	"ck/internal/kernel"
+	"ck/internal/kv"
 	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/step"
@@ -31,8 +32,9 @@ const (
 	garbageShare = 50
 )
 
-// GarbagePercent is Garbage as debug.SetGCPercent takes it.
-func GarbagePercent(n int64) int { return int(min(100, max(1, 100*Garbage(n)/max(1, n)))) }
+// GarbagePercent is Garbage as debug.SetGCPercent takes it: the collector counts the slab of keys and values whole, of which pages become resident as they
+// are written.
+func GarbagePercent(n int64) int { return int(min(100, max(1, 100*Garbage(n)/(n+kv.SlabBytes)))) }
 
 // A Part is a part of the memory.
 type Part struct {

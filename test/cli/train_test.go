@@ -206,7 +206,7 @@ func TestTrainMemory(t *testing.T) {
 		}
 	}
 	for i, more := range [][]string{{"F32", "--walk", "1"}, {"F32", "--walk", "2", "--dtype", "f32"}, {"F32", "--optimizer", "sgd"}, {"Q8_0", "--rank", "8", "--tokens", "512"}} {
-		args := []string{"run", "-m", filepath.Join(dir, more[0]), "-d", text, "-o", filepath.Join(dir, fmt.Sprint(i)), "--tokens", "32", "--batch", "2", "--steps", "3", "--val", "0", "--json", "-q"}
+		args := []string{"run", "-m", filepath.Join(dir, more[0]), "-d", text, "-o", filepath.Join(dir, fmt.Sprint(i)), "--tokens", "32", "--batch", "2", "--steps", "8", "--val", "0", "--json", "-q"}
 		cmd := exec.Command(filepath.Join(buildPrograms(t), "cktrain"), append(args, more[1:]...)...)
 		out, err := cmd.Output()
 		if err != nil {
