@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image/png"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -48,6 +49,19 @@ func TestLines(t *testing.T) {
 			if got := near(c.x, c.y); got != c.want {
 				t.Errorf("log %v, at %v, %v: %v, want %v", log, c.x, c.y, got, c.want)
 			}
+		}
+	}
+	var b bytes.Buffer
+	x := []float64{1, 2}
+	if err := (&Lines{Lines: []Line{{X: x, Y: x, Faint: true}, {X: x, Y: x}, {X: x, Y: x}}}).Draw(&b, SVG); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		color string
+		there bool
+	}{{"#80B9D9", true}, {"#0072B2", true}, {"#D55E00", true}, {"#009E73", false}} { // a faint line, the next one in its colour, another
+		if strings.Contains(strings.ToUpper(b.String()), c.color) != c.there {
+			t.Errorf("%s: there is %v", c.color, !c.there)
 		}
 	}
 	if err := (&Lines{Lines: []Line{{X: []float64{1}, Y: []float64{-1}}}, LogY: true}).Draw(&bytes.Buffer{}, SVG); err == nil {

@@ -77,6 +77,13 @@ func TestLeap(t *testing.T) {
 			t.Errorf("three stairs, seed %d: %+v", seed, l)
 		}
 	}
+	stairs := of(slicesOf(1, 50)...)
+	for i := 51; i <= 53; i++ {
+		stairs.Add(Point{Step: i, Loss: 9})
+	}
+	if got := stairs.Last().Smoothed; got != 9 {
+		t.Errorf("behind a leap to 9 the smoothed loss is %v", got)
+	}
 	c := of(slicesOf(1, 50)...)
 	if c.Add(Point{Step: 51, Loss: 1}) != nil {
 		t.Error("losses that are all alike leap")
@@ -238,6 +245,7 @@ func TestSparkline(t *testing.T) {
 	}{
 		{[]float64{8, 7, 6, 5, 4, 3, 2, 1}, 40, "█▇▆▅▄▃▂▁", "#%*+=-._"},
 		{[]float64{9, 7, 5, 3, 1, 1}, 3, "█▄▁", "#=_"}, // 8, 4, 1: 3 of 7 is 3
+		{[]float64{1, 1, 1, 8, 8, 8, 1, 1, 1}, 3, "▁█▁", "_#_"},
 		{[]float64{2, 2, 2}, 40, "▁▁▁", "___"},
 		{[]float64{1}, 40, "▁", "_"},
 		{[]float64{1, 1, 8, 1, 1}, 2, "▁█", "_#"},
