@@ -5,9 +5,10 @@ import (
 )
 
 // An Adapter is a matrix with a product of low rank beside it: W*x becomes W*x + by * B*(A*x), A [rank, inputs], B [outputs, rank]. (Hu et al. 2021,
-// arXiv:2106.09685)
+// arXiv:2106.09685) A tensor that is several matrices has one A, and its B is as many parts as the tensor.
 type Adapter struct {
-	W, A, B graph.WeightID
+	W graph.WeightID // the matrix, or the first of the tensor's
+	A graph.WeightID
 }
 
 // Names of an adapter's matrices follow on the matrix's, as in llama.cpp's files.
@@ -16,8 +17,13 @@ const (
 	AdapterB = ".lora_b"
 )
 
-// Adapt puts adapters of a rank beside the matmuls whose matrix match chooses. A matrix that several steps multiply has one adapter.
+// Adapt puts adapters of a rank beside the matmuls whose matrix match chooses. A tensor that several steps multiply has one adapter.
 func Adapt(g *graph.Graph, rank int, by float32, match func(w graph.Weight) bool) (list []Adapter) {
+	type product struct {
+		x graph.ValueID
+		a graph.WeightID
+	}
+	lows := map[product]graph.ValueID{} // A*x, which the parts of a tensor share
 	steps := g.Steps
 	g.Steps = nil
 	for _, s := range steps {
@@ -26,24 +32,30 @@ func Adapt(g *graph.Graph, rank int, by float32, match func(w graph.Weight) bool
 			continue
 		}
 		w := g.Weights[s.W[0]]
-		a := Adapter{s.W[0], g.NewWeight(w.Label()+AdapterA, rank, w.Cols), g.NewWeight(w.Label()+AdapterB, w.Rows, rank)}
+		a := Adapter{s.W[0], g.NewWeight(w.Name+AdapterA, rank, w.Cols)}
+		b := g.Use(graph.Weight{Name: w.Name + AdapterB, Rows: w.Rows, Cols: rank, From: w.From, Of: w.Of})
 		out := s.Out[0]
 		value := func(name string, width int) graph.ValueID {
 			v := g.NewValue(g.Values[out].Name+name, width)
 			g.Values[v].Space = g.Values[out].Space
 			return v
 		}
-		base, low, high, scaled := value(".base", w.Rows), value(".low", rank), value(".high", w.Rows), value(".scaled", w.Rows)
+		base, high, scaled := value(".base", w.Rows), value(".high", w.Rows), value(".scaled", w.Rows)
 		x := s.In[0]
 		s.Out = []graph.ValueID{base}
 		g.Steps = append(g.Steps, s)
-		g.Add(Matmul{Slices: 1}, s.Name+AdapterA, []graph.ValueID{x}, []graph.ValueID{low}, a.A)
-		g.Add(Matmul{Slices: 1}, s.Name+AdapterB, []graph.ValueID{low}, []graph.ValueID{high}, a.B)
+		low, made := lows[product{x, a.A}]
+		if !made {
+			low = value(".low", rank)
+			lows[product{x, a.A}] = low
+			g.Add(Matmul{Slices: 1}, s.Name+AdapterA, []graph.ValueID{x}, []graph.ValueID{low}, a.A)
+		}
+		g.Add(Matmul{Slices: 1}, s.Name+AdapterB, []graph.ValueID{low}, []graph.ValueID{high}, b)
 		g.Add(Scale{By: by}, s.Name+".scaled", []graph.ValueID{high}, []graph.ValueID{scaled})
 		g.Add(Add{}, s.Name+".adapted", []graph.ValueID{base, scaled}, []graph.ValueID{out})
 		known := false
 		for _, x := range list {
-			known = known || x == a
+			known = known || x.A == a.A
 		}
 		if !known {
 			list = append(list, a)

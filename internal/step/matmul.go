@@ -381,9 +381,6 @@ func tree(w *walk.Worker, dst []float32, parts [][]float32, at int, room [][256]
 // Backward multiplies with the transpose for the input, and takes the outer product for the matrix.
 func (Matmul) Backward(t *graph.Tape, s *graph.Step) error {
 	x, d, w := s.In[0], must(t, s), s.W[0]
-	if m := t.G.Weights[w]; m.Of > 0 || m.Experts > 0 {
-		return &graph.NoBackwardError{Step: s.Name, Kind: "matmul", Why: "a weight that is a part of a tensor, which is not trained yet"}
-	}
 	if len(s.W) > 1 && t.Trains(s.W[1]) {
 		b := s.W[1]
 		t.GiveWeight(b, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[b].Name, t.G.Width(d), t.OfWeight(b), []graph.ValueID{d})[0])

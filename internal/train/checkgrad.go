@@ -46,7 +46,7 @@ func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck
 	rng := rand.New(rand.NewPCG(seed, 11))
 	for i, p := range n.Params {
 		old := append([]float32(nil), p.Value...)
-		dir, size, norm, c := make([]float64, len(old)), 0.0, 0.0, GradientCheck{Name: p.Name}
+		dir, size, norm, c := make([]float64, len(old)), 0.0, 0.0, GradientCheck{Name: p.Label()}
 		for j, v := range old {
 			dir[j] = rng.NormFloat64()
 			size, norm = size+dir[j]*dir[j], norm+float64(v)*float64(v)

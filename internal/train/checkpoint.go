@@ -13,7 +13,8 @@ import (
 	"ck/internal/quant"
 )
 
-// A checkpoint is a GGUF file: values under their tensors' names, moments with "m:" and "v:" before these, all in float32; keys say how far training came,
+// A checkpoint is a GGUF file: values under their tensors' names, with the rows that they are where they are
+// a part, moments with "m:" and "v:" before these, all in float32; keys say how far training came,
 // with which options and data, and have a checksum of the tensors. Training that goes on from it makes the bits that it would have made without a break.
 
 // State is what a checkpoint keeps beside values and moments.
@@ -44,9 +45,9 @@ func (t *Trainer) tensors() (names []string, all [][]float32, shapes [][]int) {
 		if !p.Matrix() {
 			shape = shape[:1]
 		}
-		add(p.Name, p.Value, shape)
-		add("m:"+p.Name, t.Moments[i].M, shape)
-		add("v:"+p.Name, t.Moments[i].V, shape)
+		add(p.Label(), p.Value, shape)
+		add("m:"+p.Label(), t.Moments[i].M, shape)
+		add("v:"+p.Label(), t.Moments[i].V, shape)
 	}
 	return names, all, shapes
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"ck/internal/gguf"
+	"ck/internal/graph"
 	"ck/internal/quant"
 )
 
@@ -39,15 +40,31 @@ func (n *Net) WriteModel(w io.Writer, m *gguf.Model) error {
 		}
 		return Merge(w, m, a, quant.BF16)
 	}
-	values := map[string][]float32{}
+	params := map[string][]*Param{}
 	for _, p := range n.Params {
-		values[p.Name] = p.Value
+		params[p.Name] = append(params[p.Name], p)
 	}
-	return write(w, m, values)
+	return write(w, m, func(t *gguf.Tensor) ([]float32, error) {
+		parts := params[t.Name]
+		if len(parts) == 0 {
+			return nil, nil
+		}
+		if parts[0].Of == 0 {
+			return parts[0].Value, nil
+		}
+		v := make([]float32, t.Rows()*t.Cols())
+		if err := load(m, graph.Weight{Name: t.Name, Rows: t.Rows(), Cols: t.Cols()}, v); err != nil { // rows that nobody reads stay
+			return nil, err
+		}
+		for _, p := range parts {
+			p.place(v)
+		}
+		return v, nil
+	})
 }
 
-// write writes a model whose tensors have other values, where these are given, in the types that they had.
-func write(w io.Writer, m *gguf.Model, values map[string][]float32) error {
+// write writes a model whose tensors have other values, where values (nil: nowhere) has some, in the types that they had.
+func write(w io.Writer, m *gguf.Model, values func(t *gguf.Tensor) ([]float32, error)) error {
 	var infos []gguf.TensorInfo
 	for _, t := range m.Tensors {
 		infos = append(infos, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
@@ -58,7 +75,14 @@ func write(w io.Writer, m *gguf.Model, values map[string][]float32) error {
 	}
 	return m.Guard(func() error {
 		for _, t := range m.Tensors {
-			v, r, row := values[t.Name], t.Reader(), make([]byte, t.Type.RowBytes(t.Cols()))
+			var v []float32
+			if values != nil {
+				var err error
+				if v, err = values(t); err != nil {
+					return err
+				}
+			}
+			r, row := t.Reader(), make([]byte, t.Type.RowBytes(t.Cols()))
 			for i := range t.Rows() {
 				b := row
 				if v == nil { // nothing that is trained, such as factors of a rotation

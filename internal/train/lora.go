@@ -46,7 +46,7 @@ func (e *NoTargetError) Error() string {
 func (l *LoRA) adapt(g *graph.Graph) (frozen func(graph.WeightID) bool, err error) {
 	weights := len(g.Weights)
 	l.adapters = step.Adapt(g, l.Rank, float32(l.By()), func(w graph.Weight) bool {
-		return w.Of == 0 && w.Experts == 0 && w.Name != "output.weight" && w.Name != "token_embd.weight" && l.Targets.MatchString(w.Name)
+		return w.Experts == 0 && w.Name != "output.weight" && w.Name != "token_embd.weight" && l.Targets.MatchString(w.Name)
 	})
 	if len(l.adapters) == 0 {
 		return nil, &NoTargetError{l.Targets.String()}
@@ -80,15 +80,23 @@ func (n *Net) Adapter(m *gguf.Model) (*adapter.Adapter, error) {
 	if a.Base, _, err = m.KV.String("general.name"); err != nil {
 		return nil, err
 	}
-	values := map[string][]float32{}
-	for _, p := range n.Params {
-		values[p.Name] = p.Value
-	}
 	for _, x := range l.adapters {
 		w, low := n.G.Weights[x.W], n.G.Weights[x.A]
-		a.Targets = append(a.Targets, adapter.Target{Name: w.Name, Rank: low.Rows, In: w.Cols, Out: w.Rows, A: values[low.Name], B: values[n.G.Weights[x.B].Name]})
+		a.Targets = append(a.Targets, adapter.Target{Name: w.Name, Rank: low.Rows, In: w.Cols, Out: w.TensorRows(),
+			A: n.tensor(low.Name, low.Rows*low.Cols), B: n.tensor(w.Name+step.AdapterB, w.TensorRows()*low.Rows)})
 	}
 	return a, nil
+}
+
+// tensor is the values of a tensor of so many elements; zeros where no parameter has them.
+func (n *Net) tensor(name string, size int) []float32 {
+	v := make([]float32, size)
+	for _, p := range n.Params {
+		if p.Name == name {
+			p.place(v)
+		}
+	}
+	return v
 }
 
 // Merge writes a model with an adapter added to its matrices. These keep their type where it is a float type, else they become typ.

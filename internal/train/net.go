@@ -21,7 +21,8 @@ import (
 	"ck/internal/walk"
 )
 
-// A Param is a weight that is trained: [Rows, Cols] values in float32.
+// A Param is a weight that is trained: [Rows, Cols] values in float32. A tensor that is several matrices is several parameters, which have its rows, or of a
+// vector its elements, between them.
 type Param struct {
 	graph.Weight
 	Value []float32
@@ -79,9 +80,6 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 	values := make([][]float32, weights)
 	for i, w := range g.Weights[:weights] {
 		id := graph.WeightID(i)
-		if w.Of > 0 || w.Experts > 0 {
-			return nil, fmt.Errorf("%s: parts of tensors and experts are not trained yet", w.Label())
-		}
 		if roles := g.Roles(id); frozen != nil && frozen(id) && roles[graph.Matrix] && !roles[graph.Lookup] {
 			continue // panels are made of it, and nothing else
 		}
@@ -96,7 +94,7 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		}
 		v, ok := gradients[id]
 		if !ok {
-			return nil, fmt.Errorf("internal error: the loss does not depend on %s", w.Name)
+			return nil, fmt.Errorf("internal error: the loss does not depend on %s", w.Label())
 		}
 		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v})
 	}
@@ -112,7 +110,7 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 	for i, x := range g.Weights {
 		own := i
 		if x.Turned {
-			own = slices.IndexFunc(g.Weights, func(o graph.Weight) bool { return o.Name == x.Name && !o.Turned })
+			own = slices.IndexFunc(g.Weights, func(o graph.Weight) bool { return same(o, x) && !o.Turned })
 		}
 		v, roles := values[own], g.Roles(graph.WeightID(i))
 		if roles[graph.Vector] {
@@ -122,10 +120,12 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 			w.Decode[i] = func(row int, dst []float32) { copy(dst, v[row*x.Cols:]) }
 		}
 		if roles[graph.Matrix] {
+			part := x
+			x.From, x.Of = 0, 0 // its values are here without the tensor's others
 			s := walk.NewSlot(x, f, nil, aligned(walk.PanelsBytes(x, f)))
 			src := newSource(s, x, v, n.opt.Table)
 			w.Slots[i] = []*walk.Slot{s}
-			if p := slices.IndexFunc(n.Params, func(p *Param) bool { return p.Name == x.Name }); p >= 0 {
+			if p := slices.IndexFunc(n.Params, func(p *Param) bool { return same(p.Weight, part) }); p >= 0 {
 				n.Params[p].slots = append(n.Params[p].slots, s)
 			} else {
 				fixed[own] = append(fixed[own], src)
@@ -180,6 +180,9 @@ func (n *Net) pack(values [][]float32, fixed map[int][]*source, load func(w grap
 	}
 	return nil
 }
+
+// same reports whether two weights are the same part of a tensor, turned or not.
+func same(a, b graph.Weight) bool { return a.Name == b.Name && a.From == b.From && a.Of == b.Of }
 
 // Plan is the list of items, forward, loss and backward.
 func (n *Net) Plan() *plan.Plan { return n.walk.Plan }

@@ -45,6 +45,22 @@ func (g *toy) linear(x graph.ValueID, width int, bias bool) graph.ValueID {
 	return g.do(step.Matmul{Slices: 1}, width, []graph.ValueID{x}, w...)
 }
 
+// fused is several linear layers whose matrices and biases are one.
+func (g *toy) fused(x graph.ValueID, widths ...int) (out []graph.ValueID) {
+	of, from := 0, 0
+	for _, n := range widths {
+		of += n
+	}
+	g.n += 2
+	for _, n := range widths {
+		w := g.Use(graph.Weight{Name: fmt.Sprint("w", g.n-1), Rows: n, Cols: g.Width(x), From: from, Of: of})
+		b := g.Use(graph.Weight{Name: fmt.Sprint("w", g.n), Rows: 1, Cols: n, From: from, Of: of})
+		out = append(out, g.do(step.Matmul{Slices: 1}, n, []graph.ValueID{x}, w, b))
+		from += n
+	}
+	return out
+}
+
 func (g *toy) norm(x graph.ValueID, group int) graph.ValueID {
 	n := group
 	if n == 0 {
@@ -119,6 +135,12 @@ func toys() map[string]*toy {
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Activate{}, 8, []graph.ValueID{g.linear(x, 8, true)})})
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Activate{XIELU: &step.XIELU{AlphaP: 0.8, AlphaN: 1.2, Beta: 0.5, Eps: -1e-6}}, 8, []graph.ValueID{g.linear(x, 8, false)})})
 	g.end(x, true, 0)
+
+	g, x = begin("fused", 8, 0)
+	parts := g.fused(x, 5, 3, 5)
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(g.do(step.GLU{}, 5, []graph.ValueID{parts[2], parts[0]}), 8, false)})
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(parts[1], 8, false)})
+	g.end(x, true, 0)
 	return all
 }
 
@@ -186,7 +208,7 @@ func TestGradients(t *testing.T) {
 				got := (8*(move(h)-move(-h)) - (move(2*h) - move(-2*h))) / (12 * h) // error of h^4
 				move(0)
 				if e := math.Abs(got-want) / (1e-4 + math.Abs(want)); e > 1e-6 {
-					t.Errorf("%s: %s: differences say %.9g, the gradient %.9g", name, g.Weights[w].Name, got, want)
+					t.Errorf("%s: %s: differences say %.9g, the gradient %.9g", name, g.Weights[w].Label(), got, want)
 				}
 			}
 		}
@@ -199,7 +221,7 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 	rows := len(r.In.IDs)
 	for _, workers := range []int{1, 3} {
 		n, err := NewNet(clone(g), NetOptions{Leaf: rows, Leaves: 1, Type: quant.F32, Table: table(), Team: crew(t, workers)}, func(w graph.Weight, dst []float32) error {
-			for i, x := range m[g.NewWeight(w.Name, w.Rows, w.Cols)] {
+			for i, x := range m[g.Use(w)] {
 				dst[i] = float32(x)
 			}
 			return nil
@@ -221,13 +243,13 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 			diff, sum := 0.0, 0.0
 			for j, x := range got {
 				want := 0.0
-				for _, v := range grads[trained.NewWeight(p.Name, p.Rows, p.Cols)] {
+				for _, v := range grads[trained.Use(p.Weight)] {
 					want += r.Vals[v][j/p.Cols][j%p.Cols]
 				}
 				diff, sum = diff+(float64(x)-want)*(float64(x)-want), sum+want*want
 			}
 			if e := math.Sqrt(diff / (sum + 1e-30)); !(e < 1e-5) {
-				t.Errorf("%s, %d workers: %s: the gradient is off by %.2g", name, workers, p.Name, e)
+				t.Errorf("%s, %d workers: %s: the gradient is off by %.2g", name, workers, p.Label(), e)
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func (t *Trainer) check(s Step, gradients [][]float32) error {
 	}
 	for i := len(gradients) - 1; i >= 0 && s.Loss-s.Loss == 0; i-- { // the backward comes from behind
 		if NotFinite(gradients[i]) >= 0 {
-			bad.Where = "the gradient of " + t.Net.Params[i].Name
+			bad.Where = "the gradient of " + t.Net.Params[i].Label()
 			break
 		}
 	}

@@ -357,7 +357,12 @@ func TestEstimate(t *testing.T) {
 
 // A model that is written is read as the values that it has, in its own types; what is not trained stays.
 func TestWriteModel(t *testing.T) {
-	m := open(t, "llama-rope-llama3")
+	for _, name := range []string{"llama-rope-llama3", "phi3"} {
+		t.Run(name, func(t *testing.T) { writeModel(t, open(t, name)) })
+	}
+}
+
+func writeModel(t *testing.T, m *gguf.Model) {
 	x := trainer(t, m, 2, 32, 1, 1, 2, quant.F32)
 	for _, b := range batches(40, 32, 1, 2) {
 		if _, err := x.Step(b, nil); err != nil {
@@ -382,7 +387,7 @@ func TestWriteModel(t *testing.T) {
 		if err := load(m, p.Weight, was); err != nil {
 			t.Fatal(err)
 		}
-		row := make([]byte, m.Tensor(p.Name).Type.RowBytes(len(was)))
+		row := make([]byte, m.Tensor(p.Name).Type.RowBytes(len(was))) // rows are whole blocks
 		want := make([]float32, len(was))
 		if err := quant.Quantize(m.Tensor(p.Name).Type, row, p.Value, nil); err != nil {
 			t.Fatal(err)
