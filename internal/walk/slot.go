@@ -233,6 +233,7 @@ func (s *Slot) pack(u *reader, dst []byte, p int) {
 	first := s.tensorRow(r0) // a panel's rows are of one matrix
 	row := func(r int) []byte { return s.elements(s.Row(first + r)) }
 	if s.Stored != nil {
+		u.rows.hold(s, first, first+r1-r0)
 		row = func(r int) []byte { return s.elements(u.rows.row(s, first+r)) }
 	}
 	s.Format.Pack(dst, s.Cols, r1-r0, row)

@@ -22,17 +22,27 @@ type unpacked struct {
 
 // row is the file form of the tensor's row r, valid until a row of another group or slot is asked for.
 func (u *unpacked) row(s *Slot, r int) []byte {
+	u.hold(s, r, r+1)
 	n := s.Format.Type.RowBytes(s.whole.Cols)
-	if u.of != s.Stored || r < u.from || r >= u.to {
-		u.of = nil // until it is whole
-		first := r / GroupRows * GroupRows
-		u.from, u.to = s.Stored.Whole(first, min(first+GroupRows, s.whole.TensorRows()))
-		if size := (u.to - u.from) * n; cap(u.buf) < size {
-			u.buf = make([]byte, size)
-		}
-		s.Stored.Unpack(u.buf[:(u.to-u.from)*n], u.from, u.to)
-		u.of = s.Stored
-	}
 	at := (r - u.from) * n
 	return u.buf[at : at+n : at+n]
+}
+
+// hold unpacks the tensor's rows [first, end), at most GroupRows, so that they are there together. They are of one group, unless their matrix begins within
+// one: an expert's, or a part of a tensor.
+func (u *unpacked) hold(s *Slot, first, end int) {
+	if u.of == s.Stored && first >= u.from && end <= u.to {
+		return
+	}
+	if from := first / GroupRows * GroupRows; end <= from+GroupRows {
+		first = from
+	}
+	u.of = nil // until it is whole
+	u.from, u.to = s.Stored.Whole(first, min(first+GroupRows, s.whole.TensorRows()))
+	n := s.Format.Type.RowBytes(s.whole.Cols)
+	if size := (u.to - u.from) * n; cap(u.buf) < size {
+		u.buf = make([]byte, size)
+	}
+	s.Stored.Unpack(u.buf[:(u.to-u.from)*n], u.from, u.to)
+	u.of = s.Stored
 }

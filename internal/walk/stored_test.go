@@ -5,6 +5,11 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"ck/internal/graph"
+	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/quant"
 )
 
 // chunks is rows in chunks, as if they were compressed.
@@ -51,6 +56,27 @@ func TestStoredSlot(t *testing.T) {
 		other.Stored, other.Row = &chunks{other.Row, of, other.Rows, -1}, nil
 		if other.Pack(0, 1, nil); !bytes.Equal(other.mem, panels) {
 			t.Errorf("chunks of %d rows: packed at once the panels are not those of the rows", of)
+		}
+	}
+}
+
+// Panels of matrices that begin within a group, those of experts and parts of tensors, are those of their rows.
+func TestStoredParts(t *testing.T) {
+	for _, w := range []graph.Weight{
+		{Rows: 3 * 72, Cols: 40, Experts: 3},
+		{Rows: 2 * 70, Cols: 40, Experts: 2, From: 33, Of: 103},
+		{Rows: 130, Cols: 40, From: 10, Of: 143},
+	} {
+		for _, of := range []int{1, 48, 64, 200} {
+			f := kernel.For(isa.Best(isa.Detect()), isa.Detect()).Format(quant.F32, true)
+			row := func(r int) []byte { return bytes.Repeat([]byte{byte(r), byte(r >> 8)}, 2*w.Cols) }
+			plain := NewSlot(w, f, row, make([]byte, PanelsBytes(w, f)))
+			s := NewSlot(w, f, nil, make([]byte, PanelsBytes(w, f)))
+			s.Stored = &chunks{row, of, w.TensorRows(), -1}
+			plain.Pack(0, 1, nil)
+			if s.Pack(0, 1, nil); !bytes.Equal(s.mem, plain.mem) {
+				t.Errorf("%+v in chunks of %d rows: the panels are not those of the rows", w, of)
+			}
 		}
 	}
 }
