@@ -103,8 +103,8 @@ func (t *Tape) Give(v, d ValueID) {
 	t.grads[v] = d
 }
 
-// GiveWeight adds a term to the gradient of a weight.
-func (t *Tape) GiveWeight(w WeightID, d ValueID) { t.weights[w] = append(t.weights[w], d) }
+// GiveWeight adds terms to the gradient of a weight; none where a step reads it and the gradient is zero whatever it is.
+func (t *Tape) GiveWeight(w WeightID, d ...ValueID) { t.weights[w] = append(t.weights[w], d...) }
 
 // Do appends a step with an output of the width and space, and more outputs of other widths with the same space.
 func (t *Tape) Do(op Op, name string, width int, space Space, in []ValueID, w ...WeightID) []ValueID {
@@ -123,20 +123,16 @@ func (t *Tape) Value(name string, width int, space Space) ValueID {
 // OfWeight is the space of the gradient of a weight.
 func (t *Tape) OfWeight(w WeightID) Space { return Space{Fixed: t.G.Weights[w].Rows} }
 
-// Turned is value v with rows and columns changed: a row for each column of v, with an element for each row of the walk. It is made once.
+// Turned is value v with rows and columns changed: a row for each column of v, with an element for each row that v has in the walk. It is made once.
 func (t *Tape) Turned(v ValueID, turn Op) ValueID {
 	x, ok := t.turned[v]
 	if !ok {
 		name := t.G.Values[v].Name + ".T"
-		x = t.Do(turn, name, t.Rows, Space{Fixed: t.G.Width(v)}, []ValueID{v})[0]
+		x = t.Do(turn, name, t.G.Values[v].Space.Rows(t.Rows, t.Rows), Space{Fixed: t.G.Width(v)}, []ValueID{v})[0]
 		t.turned[v] = x
 	}
 	return x
 }
 
-// Transpose is the transpose of a matrix, as a weight.
-func (t *Tape) Transpose(w WeightID) WeightID {
-	x := t.G.Weights[w]
-	x.Rows, x.Cols, x.Turned = x.Cols, x.Rows, true
-	return t.G.Use(x)
-}
+// Transpose is the transpose of a matrix, or of that of each expert, as a weight.
+func (t *Tape) Transpose(w WeightID) WeightID { return t.G.Use(t.G.Weights[w].Turn()) }

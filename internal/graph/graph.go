@@ -88,6 +88,12 @@ func (w Weight) Label() string {
 // Each is the number of rows of one matrix.
 func (w Weight) Each() int { return w.Rows / max(1, w.Experts) }
 
+// Turn is the transpose of the weight, of each expert's matrix by itself.
+func (w Weight) Turn() Weight {
+	w.Rows, w.Cols, w.Turned = max(1, w.Experts)*w.Cols, w.Each(), !w.Turned
+	return w
+}
+
 // Op is what a step does; its type is the kind of the step.
 type Op interface {
 	// Kind is the kind's name, as --explain prints it.

@@ -75,17 +75,17 @@ func turning(g *Graph, weight func(w WeightID, row int, dst []float64)) func(w W
 		once.Lock()
 		m := whole[w]
 		if m == nil {
-			x.Rows, x.Cols, x.Turned = x.Cols, x.Rows, false
-			own := g.Use(x)
-			for i := range x.Rows {
-				m = append(m, make([]float64, x.Cols))
+			own := g.Use(x.Turn())
+			for i := range x.Turn().Rows {
+				m = append(m, make([]float64, x.Each()))
 				weight(own, i, m[i])
 			}
 			whole[w] = m
 		}
 		once.Unlock()
+		expert := row / x.Each()
 		for i := range dst {
-			dst[i] = m[i][row]
+			dst[i] = m[expert*len(dst)+i][row%x.Each()]
 		}
 	}
 }

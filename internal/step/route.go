@@ -34,6 +34,8 @@ type Route struct {
 	Groups, GroupsUsed int
 	// Factors: the last weight is a factor of each expert [experts], which multiplies its weights at the end.
 	Factors bool
+	// Balance is the factor of the load-balancing term of training (see Balance); 0: there is none.
+	Balance float32
 }
 
 func (Route) Kind() string         { return "route" }

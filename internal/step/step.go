@@ -44,6 +44,12 @@ var Table = []Row{
 	{SoftcapGrad{}, []Realisation{{softcapGrad, runSoftcapGrad}}},
 	{ActivateGrad{}, []Realisation{{activateGrad, runActivateGrad}}},
 	{ColumnsGrad{}, []Realisation{{columnsGrad, runColumnsGrad}}},
+	{WeighGrad{}, []Realisation{{weighGrad, runWeighGrad}}},
+	{RouteGrad{}, []Realisation{{routeGrad, runRouteGrad}, {routeFactorsGrad, runRouteGrad}}},
+	{Balance{}, []Realisation{{balance, runBalance}}},
+	{SentDots{}, []Realisation{{sentDots, runSentDots}}},
+	{ExpertOuter{}, []Realisation{{expertOuter, runExpertOuter}}},
+	{ExpertSum{}, []Realisation{{expertSum, runExpertSum}}},
 }
 
 // Row is a kind of step with the realisations that plans make of it.

@@ -26,11 +26,14 @@ func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck
 	share := 1 / float64(max(1, targets))
 	loss := func() (float64, error) {
 		losses, err := n.Walk(leaves, share, nil)
-		sum := 0.0
+		if err != nil {
+			return 0, err
+		}
+		sum := n.Balance() * share
 		for _, l := range losses {
 			sum += l * share
 		}
-		return sum, err
+		return sum, nil
 	}
 	first, err := loss()
 	if err != nil {

@@ -42,7 +42,7 @@ func (t *Trainer) tensors() (names []string, all [][]float32, shapes [][]int) {
 	}
 	for i, p := range t.Net.Params {
 		shape := []int{p.Cols, p.Rows}
-		if !p.Matrix() {
+		if p.Rows == 1 {
 			shape = shape[:1]
 		}
 		add(p.Label(), p.Value, shape)

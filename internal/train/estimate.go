@@ -78,7 +78,7 @@ func Estimate(g *graph.Graph, opt NetOptions, workers, batch int, optimizer stri
 		} else if !w.Turned {
 			m.Decode = max(m.Decode, n)
 		}
-		if terms += n * int64(len(gradients[id])); !w.Turned && !rests && optimizer == "adamw" {
+		if terms += n * int64(len(gradients[id])); len(gradients[id]) > 0 && optimizer == "adamw" {
 			m.Moments += 2 * n
 		}
 		if roles[graph.Matrix] {
@@ -131,13 +131,17 @@ func PlanOf(g *graph.Graph, opt NetOptions, workers int) (*plan.Plan, error) {
 	return buildPlan(g, opt, workers, opt.Table.Format(opt.Type, opt.Type == quant.F32))
 }
 
-// extend puts adapters and the backward into a graph.
+// extend puts adapters, the balance of experts and the backward into a graph.
 func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 	if opt.LoRA != nil {
 		if x.frozen, err = opt.LoRA.adapt(g); err != nil {
 			return x, err
 		}
 	}
+	if err = opt.balance(g); err != nil {
+		return x, err
+	}
+	x.weights = len(g.Weights)
 	x.gradients, err = step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, x.frozen)
 	return x, err
 }
@@ -146,6 +150,7 @@ func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 type extended struct {
 	frozen    func(graph.WeightID) bool // nil: no weight is
 	gradients map[graph.WeightID][]graph.ValueID
+	weights   int // of the forward pass: transposes are behind them
 }
 
 // buildPlan lays a training graph out.

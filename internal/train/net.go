@@ -5,6 +5,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -27,12 +28,13 @@ type Param struct {
 	graph.Weight
 	Value []float32
 
+	vectors   bool            // of experts: a bias of each
 	gradients []graph.ValueID // terms
 	slots     []*walk.Slot    // of the matrix and its transpose, where products read them
 }
 
-// Matrix reports whether it is more than a vector: of those weights decay.
-func (p *Param) Matrix() bool { return p.Rows > 1 }
+// Matrix reports whether it is more than vectors: of those weights decay.
+func (p *Param) Matrix() bool { return p.Rows > 1 && !p.vectors }
 
 // NetOptions say how a graph trains.
 type NetOptions struct {
@@ -42,6 +44,19 @@ type NetOptions struct {
 	Table  *kernel.Table // kernels
 	Team   *team.Team    // workers
 	LoRA   *LoRA         // what is trained beside frozen matrices; nil: all weights are
+	// Balance is the factor of the load-balancing term that each choice of experts adds to the loss (step.Balance); 0: none does.
+	Balance float64
+}
+
+// ErrNoExperts is that a load is to be balanced where there is none.
+var ErrNoExperts = errors.New("the model has no experts whose load could be balanced")
+
+// balance has the choices of experts of a graph balanced, where that is asked for.
+func (o *NetOptions) balance(g *graph.Graph) error {
+	if o.Balance != 0 && step.Balanced(g, float32(o.Balance)) == 0 {
+		return ErrNoExperts
+	}
+	return nil
 }
 
 // A Net is a graph with its weights in memory, and their gradients behind each walk.
@@ -59,23 +74,16 @@ type Net struct {
 }
 
 // NewNet makes a net of a model's graph, which it extends by the backward. load writes a weight's values. Errors are *graph.NoBackwardError where a step cannot
-// be trained.
+// be trained, and ErrNoExperts.
 func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []float32) error) (*Net, error) {
 	if opt.Type != quant.F32 && opt.Type != quant.BF16 {
 		return nil, fmt.Errorf("products of %v: expected F32 or BF16", opt.Type)
 	}
-	var frozen func(graph.WeightID) bool
-	if opt.LoRA != nil {
-		var err error
-		if frozen, err = opt.LoRA.adapt(g); err != nil {
-			return nil, err
-		}
-	}
-	weights := len(g.Weights)
-	gradients, err := step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, frozen)
+	x, err := opt.extend(g)
 	if err != nil {
 		return nil, err
 	}
+	frozen, gradients, weights := x.frozen, x.gradients, x.weights
 	n := &Net{G: g, opt: opt}
 	values := make([][]float32, weights)
 	for i, w := range g.Weights[:weights] {
@@ -96,7 +104,10 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		if !ok {
 			return nil, fmt.Errorf("internal error: the loss does not depend on %s", w.Label())
 		}
-		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v})
+		if len(v) == 0 {
+			continue // such as the bias of a choice: it stays
+		}
+		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v, vectors: g.Roles(id)[graph.Vector]})
 	}
 	return n, n.lay(values, load)
 }
@@ -207,7 +218,9 @@ func newSource(s *walk.Slot, w graph.Weight, v []float32, t *kernel.Table) *sour
 	switch {
 	case w.Turned:
 		s.Make = func(dst []byte, from, to int) {
-			t.PackTurned(s.Format, dst, w.Cols, to-from, func(k int) []float32 { return x.v[k*w.Rows+from:] })
+			rows := w.Each()
+			matrix := x.v[from/rows*rows*w.Cols:] // of an expert
+			t.PackTurned(s.Format, dst, w.Cols, to-from, func(k int) []float32 { return matrix[k*rows+from%rows:] })
 		}
 	case s.Format.Type == quant.F32:
 		s.Make = func(dst []byte, from, to int) {
@@ -297,6 +310,21 @@ func (n *Net) Walk(leaves []Leaf, share float64, stop *atomic.Bool) ([]float64, 
 		losses[r/n.opt.Leaf] += float64(n.walk.Logits(r)[0])
 	}
 	return losses, nil
+}
+
+// Balance is what the load-balancing terms of the last walk add to the losses: sums over its tokens that count, of all choices of experts.
+func (n *Net) Balance() (sum float64) {
+	for i := range n.G.Steps {
+		s := &n.G.Steps[i]
+		if _, ok := s.Op.(step.Balance); !ok {
+			continue
+		}
+		v, _ := n.walk.Tap(s.Out[0])
+		for _, x := range v.Data[:len(n.batch.IDs)] {
+			sum += float64(x)
+		}
+	}
+	return sum
 }
 
 // add appends a leaf to the batch.

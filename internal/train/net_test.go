@@ -63,12 +63,13 @@ func randomLeaf(rng *rand.Rand, vocab, n int) Leaf {
 }
 
 // exact is the training graph of a model over leaves in float64.
-func exact(t *testing.T, m *gguf.Model, leaves []Leaf, share float64) (*graph.Ref, map[string][]graph.ValueID) {
+func exact(t *testing.T, m *gguf.Model, leaves []Leaf, share float64, balance float32) (*graph.Ref, map[string][]graph.ValueID) {
 	t.Helper()
 	g, _, err := engine.GraphOf(m)
 	if err != nil {
 		t.Fatal(err)
 	}
+	step.Balanced(g, balance)
 	n := len(leaves[0].IDs)
 	grads, err := step.Train(g, n*len(leaves), n, nil)
 	if err != nil {
@@ -97,11 +98,22 @@ func exact(t *testing.T, m *gguf.Model, leaves []Leaf, share float64) (*graph.Re
 	}), by
 }
 
+// mixed reports whether a model has experts.
+func mixed(t *testing.T, m *gguf.Model) bool {
+	t.Helper()
+	g, _, err := engine.GraphOf(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Routes > 0
+}
+
 // Models of all families that can be trained have the losses and gradients of float64.
 func TestModels(t *testing.T) {
 	trained := 0
 	for _, name := range []string{"llama-gqa", "llama-bias", "llama-spm-tied", "llama-rope-llama3", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "olmo2", "smollm3", "arcee",
-		"apertus", "granite", "exaone4", "seed-oss", "ernie4_5", "hunyuan-dense", "glm4", "phi3", "phi3-longrope"} {
+		"apertus", "granite", "exaone4", "seed-oss", "ernie4_5", "hunyuan-dense", "glm4", "phi3", "phi3-longrope",
+		"ernie4_5-moe", "exaone-moe", "glm4moe", "granitemoe", "hunyuan-moe", "llama4", "minimax-m2", "mixtral", "olmoe", "qwen2moe", "qwen3moe"} {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, name)
 			leaf, leaves := 35, 2
@@ -109,7 +121,11 @@ func TestModels(t *testing.T) {
 				leaf = 130 // several blocks of rows and of keys
 			}
 			rng := rand.New(rand.NewPCG(7, 8))
-			n, err := Open(m, NetOptions{Leaf: leaf, Leaves: leaves, Type: quant.F32, Table: table(), Team: crew(t, 3)})
+			opt := NetOptions{Leaf: leaf, Leaves: leaves, Type: quant.F32, Table: table(), Team: crew(t, 3)}
+			if mixed(t, m) {
+				opt.Balance = 0.25
+			}
+			n, err := Open(m, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +141,7 @@ func TestModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ref, grads := exact(t, m, batch, share)
+			ref, grads := exact(t, m, batch, share, float32(opt.Balance))
 			want := make([]float64, leaves)
 			for r, l := range ref.Vals[ref.G.Logits] {
 				want[r/leaf] += l[0]
@@ -134,6 +150,9 @@ func TestModels(t *testing.T) {
 				if math.Abs(losses[i]-want[i]) > 2e-5*want[i] {
 					t.Errorf("leaf %d: loss %.7g, exactly %.7g", i, losses[i], want[i])
 				}
+			}
+			if got, want := n.Balance(), balance(ref); math.Abs(got-want) > 2e-5*want || (got > 0) != mixed(t, m) {
+				t.Errorf("balancing adds %v, exactly %v", got, want)
 			}
 			total := NewSum(n)
 			total.Begin(1)
@@ -160,7 +179,7 @@ func TestModels(t *testing.T) {
 
 // The gradients of leaves are the same bits for any number of workers, and walks of single leaves, added by the tree, make those of a walk of several.
 func TestSameGradients(t *testing.T) {
-	for _, name := range []string{"llama-bias", "qwen3"} {
+	for _, name := range []string{"llama-bias", "qwen3", "qwen3moe", "llama4"} {
 		m := open(t, name)
 		const leaf, leaves = 64, 4
 		rng := rand.New(rand.NewPCG(9, 8))
@@ -175,7 +194,11 @@ func TestSameGradients(t *testing.T) {
 		for _, typ := range []quant.Type{quant.F32, quant.BF16} {
 			var want [][]float32
 			for _, c := range []struct{ workers, leaves int }{{1, 4}, {2, 4}, {3, 4}, {2, 1}, {3, 2}} {
-				n, err := Open(m, NetOptions{Leaf: leaf, Leaves: c.leaves, Type: typ, Table: table(), Team: crew(t, c.workers)})
+				opt := NetOptions{Leaf: leaf, Leaves: c.leaves, Type: typ, Table: table(), Team: crew(t, c.workers)}
+				if g.Routes > 0 {
+					opt.Balance = 0.01
+				}
+				n, err := Open(m, opt)
 				if err != nil {
 					t.Fatal(err)
 				}

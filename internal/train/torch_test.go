@@ -70,7 +70,7 @@ func openTorch(t *testing.T) *torchRun {
 }
 
 // mixed is Wellons's lowbias32, which the script has too.
-func mixed(n uint32) uint32 {
+func scrambled(n uint32) uint32 {
 	n ^= n >> 16
 	n *= 0x7feb352d
 	n ^= n >> 15
@@ -86,7 +86,7 @@ func begin(number int, shape []int) []float32 {
 	}
 	x := make([]float32, n)
 	for i := range x {
-		u := float64(mixed(uint32(i+number<<16)))/(1<<31) - 1
+		u := float64(scrambled(uint32(i+number<<16)))/(1<<31) - 1
 		if x[i] = float32(1 + u/4); len(shape) > 1 {
 			x[i] = float32(u * 2 / math.Sqrt(float64(shape[1])))
 		}

@@ -85,6 +85,55 @@ func (g *toy) attend(x graph.ValueID, heads, kv, d, dv int, c graph.Cache, bound
 	return g.do(step.Attend{Cache: len(g.Caches) - 1, Heads: heads, Scale: 0.5, Cap: bound}, heads*dv, []graph.ValueID{q, k, v})
 }
 
+// mixture is experts of so many outputs between x and what it makes. Gates and ups are halves of one tensor where fused is true; first: weights multiply what
+// goes in.
+func (g *toy) mixture(x graph.ValueID, op step.Route, experts, inner int, bias, fused, first bool) graph.ValueID {
+	width, space := g.Width(x), g.Values[x].Space
+	logits := g.linear(x, experts, bias)
+	var w []graph.WeightID
+	if op.Gate == step.Sigmoid {
+		w = append(w, g.weight(1, experts))
+	}
+	if op.Factors {
+		w = append(w, g.weight(1, experts))
+	}
+	ids, weights := g.NewValue("ids", op.Used), g.NewValue("weights", op.Used)
+	g.Values[ids].Space, g.Values[weights].Space = space, space
+	g.Add(op, fmt.Sprint("route", len(g.Values)), []graph.ValueID{logits}, []graph.ValueID{ids, weights}, w...)
+	g.Routes++
+	sent := space
+	sent.Route, sent.Used = g.Routes, op.Used
+	in := func(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
+		v := g.do(op, width, in, w...)
+		g.Values[v].Space = sent
+		return v
+	}
+	send, combine := []graph.ValueID{x, ids}, []graph.ValueID{0, ids, weights}
+	if first {
+		send, combine = append(send, weights), combine[:2]
+	}
+	rows := in(step.Send{}, width, send)
+	project := func(x graph.ValueID, w graph.Weight) graph.ValueID {
+		list := []graph.WeightID{g.Use(w)}
+		if bias {
+			list = append(list, g.weight(experts, w.Each()))
+		}
+		return in(step.Experts{Slices: 1}, w.Each(), []graph.ValueID{x, ids}, list...)
+	}
+	next := func(rows, cols int) graph.Weight {
+		g.n++
+		return graph.Weight{Name: fmt.Sprint("w", g.n), Rows: experts * rows, Cols: cols, Experts: experts}
+	}
+	a, b := next(inner, width), next(inner, width)
+	if fused {
+		a.Of, b.Of, b.From, b.Name = 2*inner, 2*inner, inner, a.Name
+	}
+	combine[0] = project(in(step.GLU{}, inner, []graph.ValueID{project(rows, a), project(rows, b)}), next(width, inner))
+	v := g.do(step.Combine{}, width, combine)
+	g.Values[v].Space = space
+	return v
+}
+
 // end picks all rows, normalises them, and makes logits, with the embedding where tied.
 func (g *toy) end(x graph.ValueID, tied bool, bound float32) {
 	last := g.NewValue("last", g.Width(x))
@@ -141,6 +190,29 @@ func toys() map[string]*toy {
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(g.do(step.GLU{}, 5, []graph.ValueID{parts[2], parts[0]}), 8, false)})
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(parts[1], 8, false)})
 	g.end(x, true, 0)
+
+	for _, c := range []struct {
+		name               string
+		op                 step.Route
+		bias, fused, first bool
+	}{
+		{name: "softmax", op: step.Route{Used: 2, Norm: true, Scale: 1.5}, bias: true},
+		{name: "softmax-plain", op: step.Route{Used: 3, Factors: true}, fused: true},
+		{name: "sigmoid", op: step.Route{Used: 2, Gate: step.Sigmoid, Norm: true, Groups: 2, GroupsUsed: 1}},
+		{name: "sigmoid-first", op: step.Route{Used: 1, Gate: step.Sigmoid}, first: true},
+		{name: "softmax-chosen", op: step.Route{Used: 2, Gate: step.SoftmaxChosen, Norm: true, Factors: true}, bias: true},
+	} {
+		g, x = begin(c.name, 8, 0)
+		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.mixture(x, c.op, 4, 5, c.bias, c.fused, c.first)})
+		a = g.attend(x, 2, 1, 4, 4, graph.Cache{}, 0, false)
+		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(a, 8, false)})
+		n := g.norm(x, 0)
+		y := g.mixture(n, c.op, 6, 3, c.bias, c.fused, c.first)
+		shared := g.do(step.Weigh{}, 8, []graph.ValueID{g.linear(n, 8, true), g.linear(n, 1, false)})
+		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Add{}, 8, []graph.ValueID{y, shared})})
+		g.end(x, true, 0)
+		step.Balanced(g.Graph, 0.4)
+	}
 	return all
 }
 
@@ -159,10 +231,10 @@ func TestGradients(t *testing.T) {
 			}
 		}
 		in := graph.Input{Share: 1.0 / 11}
-		for r := range rows { // two sequences, the second one of another length; some rows do not count
-			in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r)), append(in.Seq, 0)
-			if r >= 9 {
-				in.Pos[r], in.Seq[r] = int32(r-9), 1
+		for r := range rows { // two leaves, the second one of two sequences; some rows do not count
+			in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r%8)), append(in.Seq, int32(r/8))
+			if r >= 11 {
+				in.Pos[r], in.Seq[r] = int32(r-11), 2
 			}
 			in.Pick, in.Target = append(in.Pick, int32(r)), append(in.Target, int32(g.rng.IntN(g.Vocab)))
 			if r%5 == 2 {
@@ -170,7 +242,7 @@ func TestGradients(t *testing.T) {
 			}
 		}
 		single := clone(g.Graph)
-		grads, err := step.Train(g.Graph, rows, 4, nil)
+		grads, err := step.Train(g.Graph, rows, rows/2, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -181,10 +253,11 @@ func TestGradients(t *testing.T) {
 			return graph.Evaluate(g.Graph, in, func(w graph.WeightID, row int, dst []float64) { copy(dst, m[w][row*len(dst):]) })
 		}
 		loss := func() (sum float64) {
-			for _, l := range run().Vals[g.Logits] {
+			r := run()
+			for _, l := range r.Vals[g.Logits] {
 				sum += in.Share * l[0]
 			}
-			return sum
+			return sum + in.Share*balance(r)
 		}
 		r := run()
 		sameInSingles(t, name, single, g.Graph, r, grads, m)
@@ -215,12 +288,24 @@ func TestGradients(t *testing.T) {
 	}
 }
 
+// balance is what the load-balancing terms add to the losses.
+func balance(r *graph.Ref) (sum float64) {
+	for _, s := range r.G.Steps {
+		if _, ok := s.Op.(step.Balance); ok {
+			for _, l := range r.Vals[s.Out[0]] {
+				sum += l[0]
+			}
+		}
+	}
+	return sum
+}
+
 // sameInSingles holds a net of a toy against the float64 of its training graph.
 func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.Ref, grads map[graph.WeightID][]graph.ValueID, m [][]float64) {
 	t.Helper()
 	rows := len(r.In.IDs)
 	for _, workers := range []int{1, 3} {
-		n, err := NewNet(clone(g), NetOptions{Leaf: rows, Leaves: 1, Type: quant.F32, Table: table(), Team: crew(t, workers)}, func(w graph.Weight, dst []float32) error {
+		n, err := NewNet(clone(g), NetOptions{Leaf: rows / 2, Leaves: 2, Type: quant.F32, Table: table(), Team: crew(t, workers)}, func(w graph.Weight, dst []float32) error {
 			for i, x := range m[g.Use(w)] {
 				dst[i] = float32(x)
 			}
@@ -229,10 +314,14 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		l := Leaf{IDs: r.In.IDs, Pos: r.In.Pos, Seq: r.In.Seq, Loss: make([]bool, rows)}
+		var leaves []Leaf
+		for at := 0; at < rows; at += rows / 2 {
+			end := at + rows/2
+			leaves = append(leaves, Leaf{IDs: r.In.IDs[at:end], Pos: r.In.Pos[at:end], Seq: r.In.Seq[at:end], Loss: make([]bool, rows/2)})
+		}
 		// The targets of a toy are any tokens, those of a leaf what follows.
 		n.targets = r.In.Target
-		if _, err := n.Walk([]Leaf{l}, r.In.Share, nil); err != nil {
+		if _, err := n.Walk(leaves, r.In.Share, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		s := NewSum(n)
@@ -259,11 +348,15 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 func TestNoBackward(t *testing.T) {
 	g := newToy(1)
 	x := g.do(step.Embed{}, 8, nil, g.weight(g.Vocab, 8))
-	x = g.do(step.Weigh{}, 8, []graph.ValueID{x, g.linear(x, 1, false)})
+	x = g.attend(x, 2, 1, 4, 4, graph.Cache{}, 0, false)
+	s := &g.Steps[len(g.Steps)-1]
+	a := s.Op.(step.Attend)
+	a.Keep = 3
+	s.Op = a
 	g.end(x, false, 0)
 	_, err := step.Train(g.Graph, 16, 16, nil)
 	var none *graph.NoBackwardError
-	if !errors.As(err, &none) || none.Kind != "weigh" {
+	if !errors.As(err, &none) || none.Kind != "attend" {
 		t.Errorf("%v", err)
 	}
 }

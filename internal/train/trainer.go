@@ -51,7 +51,8 @@ func NewTrainer(n *Net, opt Options) (*Trainer, error) {
 
 // A Step says what a step did.
 type Step struct {
-	Loss    float64 // of a token that counts, before the step
+	Loss    float64 // of a token that counts, before the step; without Balance
+	Balance float64 // what load-balancing terms add to it (NetOptions.Balance)
 	Norm    float64 // of the gradients, before they were clipped
 	Rate    float64
 	Targets int // tokens that counted
@@ -89,9 +90,10 @@ func (t *Trainer) Step(batch []Leaf, stop *atomic.Bool) (Step, error) {
 		for _, l := range losses {
 			s.Loss += l
 		}
+		s.Balance += t.Net.Balance()
 		t.sum.Add()
 	}
-	s.Loss /= float64(s.Targets)
+	s.Loss, s.Balance = s.Loss/float64(s.Targets), s.Balance/float64(s.Targets)
 	gradients := t.sum.Gradients()
 	s.Norm = t.Net.norm(gradients)
 	if err := t.check(s, gradients); err != nil {
