@@ -35,7 +35,7 @@ func (p *program) netOptions() (cpus []int, opt train.NetOptions, err error) {
 	if b, l := p.net.batch, p.leaves(); b&(b-1) != 0 || l&(l-1) != 0 || b%l != 0 {
 		return nil, opt, cli.Usage("--batch %d, --walk %d: %v", b, l, train.ErrBatch)
 	}
-	opt = train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ()}
+	opt = train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Balance: p.net.aux}
 	if cpus, opt.Table, err = p.workers(); err == nil {
 		opt.LoRA, err = p.adapters()
 	}

@@ -22,6 +22,7 @@ func (p *program) estimateCommand() {
 	p.net.flags(c)
 	p.lora.flags(c)
 	cli.NewGroup(c.Flags(), "Training").Enum(&p.run.optimizer.Name, "optimizer", "", "adamw", "NAME", []string{"adamw", "sgd"}, "how gradients change weights")
+	p.net.auxFlag(c)
 }
 
 func (p *program) runEstimate(_ *cobra.Command, args []string) error {
@@ -119,6 +120,7 @@ func (p *program) checkCommand() {
 	c := p.app.NewCommand("checkgrad [flags]", "compare gradients with differences", checkLong, p.runCheck)
 	p.data.tokensFlag(c)
 	cli.NewGroup(c.Flags(), "Training").Int(&p.data.seed, "seed", "", 1, 0, 1<<30, "N", "tokens and directions")
+	p.net.auxFlag(c)
 }
 
 func (p *program) runCheck(c *cobra.Command, args []string) error {

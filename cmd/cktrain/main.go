@@ -90,7 +90,7 @@ func classify(err error) int {
 		target   *train.NoTargetError
 	)
 	switch {
-	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, dataset.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
+	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, train.ErrNoExperts), errors.Is(err, dataset.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
 		return cli.ExitUsage
 	case errors.Is(err, isa.ErrMissing), errors.Is(err, fs.ErrPermission):
 		return cli.ExitResource

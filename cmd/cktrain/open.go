@@ -58,6 +58,12 @@ type netOptions struct {
 	dtype string
 	batch int
 	walk  int
+	aux   float64
+}
+
+func (o *netOptions) auxFlag(c *cobra.Command) {
+	cli.NewGroup(c.Flags(), "Training").Float(&o.aux, "aux-loss", "", 0, 0, 1e3, "X",
+		"of mixtures: each layer adds X * experts * sum over them of share of rows * mean probability, so that the load evens out; 0.001 to 0.01 is usual")
 }
 
 func (o *netOptions) flags(c *cobra.Command) {
@@ -286,7 +292,7 @@ func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, erro
 	lora, err := p.adapters()
 	var n *train.Net
 	if err == nil {
-		n, err = train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t, LoRA: lora})
+		n, err = train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t, LoRA: lora, Balance: p.net.aux})
 	}
 	if err != nil {
 		t.Close()

@@ -82,6 +82,7 @@ func (p *program) runCommand() {
 	g.Int(&p.data.seed, "seed", "", 1, 0, math.MaxInt32, "N", "order of the data")
 	g.Int(&o.judge, "val-every", "", 50, 1, 1<<30, "N", "steps from one judging of what is held out to the next")
 	g.Int(&o.skipBad, "skip-bad-steps", "", 0, 0, 1<<30, "N", "steps whose loss or gradients are no numbers and that are left out; one more ends the run")
+	p.net.auxFlag(c)
 	p.net.flags(c)
 	p.lora.flags(c)
 }
@@ -214,7 +215,7 @@ func (s *session) plan(ctx context.Context) error {
 		"tokens": fmt.Sprint(p.data.tokens), "batch": fmt.Sprint(p.net.batch), "dtype": p.net.dtype, "steps": fmt.Sprint(o.schedule.Steps), "lr": text(o.schedule.Rate),
 		"schedule": o.schedule.Kind, "warmup": fmt.Sprint(o.schedule.Warmup), "lr-floor": text(o.schedule.Floor), "wsd-end": text(o.schedule.End), "optimizer": o.optimizer.Name,
 		"rank": fmt.Sprint(p.lora.rank), "alpha": text(p.lora.alpha), "rslora": fmt.Sprint(p.lora.root), "targets": p.lora.targets, "seed": fmt.Sprint(p.data.seed),
-		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip),
+		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip), "aux-loss": text(p.net.aux),
 	}}
 	return nil
 }
@@ -381,7 +382,11 @@ func (s *session) judge() (*float64, error) {
 // note keeps a step, and writes it to the log.
 func (s *session) note(r train.Step, took time.Duration, val *float64) error {
 	speed := float64(s.p.net.batch*s.p.data.tokens) / took.Seconds()
-	leap := s.curve.Add(curve.Point{Step: s.t.Done, Loss: r.Loss, Val: val, Norm: r.Norm, Rate: r.Rate, Targets: r.Targets, Speed: speed,
+	var balance *float64
+	if s.p.net.aux != 0 {
+		balance = &r.Balance
+	}
+	leap := s.curve.Add(curve.Point{Step: s.t.Done, Loss: r.Loss, Val: val, Balance: balance, Norm: r.Norm, Rate: r.Rate, Targets: r.Targets, Speed: speed,
 		Share: s.share(speed), Epoch: s.epochs()})
 	if leap != nil {
 		s.progress.Aside(func() error {

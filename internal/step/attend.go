@@ -363,19 +363,24 @@ func runMerge(w *walk.Worker, it *plan.Item, p plan.Rect) {
 }
 
 func (a Attend) Backward(t *graph.Tape, s *graph.Step) error {
-	switch {
-	case len(s.W) > 0:
-		return &graph.NoBackwardError{Step: s.Name, Kind: "attend", Why: "sinks, which have no backward yet"}
-	case a.Keep != 0:
+	if a.Keep != 0 {
 		return &graph.NoBackwardError{Step: s.Name, Kind: "attend", Why: "weights that are left out"}
 	}
 	var out []graph.ValueID
 	for _, v := range s.In {
 		out = append(out, t.Value("d."+t.G.Values[v].Name, t.G.Width(v), t.G.Values[v].Space))
 	}
-	t.G.Add(AttendGrad{a}, s.Name, append(append([]graph.ValueID{}, s.In...), s.Out[0], must(t, s)), out)
+	in := append(append([]graph.ValueID{}, s.In...), s.Out[0], must(t, s))
+	if len(s.W) > 0 {
+		out = append(out, t.Value("d."+s.Name+".sinks", a.Heads, t.G.Values[s.In[0]].Space))
+	}
+	t.G.Add(AttendGrad{a}, s.Name, in, out, s.W...)
 	for i, v := range s.In {
 		t.Give(v, out[i])
+	}
+	if len(s.W) > 0 && t.Trains(s.W[0]) {
+		w := s.W[0]
+		t.GiveWeight(w, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[w].Name, a.Heads, t.OfWeight(w), out[3:])[0])
 	}
 	return nil
 }

@@ -13,7 +13,8 @@ import (
 
 // AttendGrad is the gradient of Attend. Inputs: q, k, v, the result o, and the gradient of that; outputs: those of q, k, v. With the weights p of a row and
 // head, D = do·o and dp = do·v: ds = p * (dp - D), dq = Scale * sum of ds * k, dk = Scale * sum of ds * q, dv = sum of p * do. A capped score
-// multiplies ds by its slope. (Dao 2023, arXiv:2307.08691)
+// multiplies ds by its slope. (Dao 2023, arXiv:2307.08691) With sinks, the weight, there is a fourth output [Heads]: what a row gives to the gradient of each,
+// -D times the weight of the sink, which has no value.
 type AttendGrad struct{ Of Attend }
 
 func (AttendGrad) Kind() string         { return "attend-grad" }
@@ -22,15 +23,18 @@ func (AttendGrad) Role(int) graph.Role  { return graph.Vector }
 
 func (op AttendGrad) Check(g *graph.Graph, s *graph.Step) error {
 	a := op.Of
-	if err := s.Arity(5, 3, 0, 0); err != nil {
+	if err := s.Arity(5, 3+len(s.W), 0, 1); err != nil {
 		return err
 	}
-	for i, v := range s.Out {
+	for i, v := range s.Out[:3] {
 		if err := g.SameWidth(s.In[i], v); err != nil {
 			return err
 		}
 	}
 	c := g.Caches[a.Cache]
+	if len(s.W) > 0 && (g.Weights[s.W[0]].Cols != a.Heads || g.Width(s.Out[3]) != a.Heads) {
+		return fmt.Errorf("%d sinks for %d heads", g.Weights[s.W[0]].Cols, a.Heads)
+	}
 	if a.Keep != 0 || g.Width(s.In[0]) != a.Heads*c.D || g.Width(s.In[3]) != a.Heads*c.Dv || g.Width(s.In[4]) != a.Heads*c.Dv {
 		return fmt.Errorf("%d heads of %d and %d elements", a.Heads, c.D, c.Dv)
 	}
@@ -49,6 +53,10 @@ func (op AttendGrad) Ref(r *graph.Ref, s *graph.Step) {
 			}
 		}
 	}
+	var sinks []float64
+	if len(s.W) > 0 {
+		sinks = r.Vector(s.W[0])
+	}
 	for row := range q {
 		for h := range a.Heads {
 			kv := h / group
@@ -64,11 +72,18 @@ func (op AttendGrad) Ref(r *graph.Ref, s *graph.Step) {
 					top = max(top, score[j])
 				}
 			}
+			if sinks != nil {
+				top = max(top, sinks[h])
+				sum = math.Exp(sinks[h] - top)
+			}
 			for j := range keys {
 				sum += math.Exp(score[j] - top)
 			}
 			do := dOut[row][h*c.Dv : (h+1)*c.Dv]
 			d := dot64(do, out[row][h*c.Dv:(h+1)*c.Dv])
+			if sinks != nil && r.Vals[s.Out[3]][row] != nil {
+				r.Vals[s.Out[3]][row][h] = -math.Exp(sinks[h]-top) / sum * d
+			}
 			for j := range keys {
 				p := math.Exp(score[j]-top) / sum
 				if p == 0 {
@@ -94,15 +109,24 @@ func (op AttendGrad) Realise(b *plan.Builder, i int) (int, error) {
 	for n, v := range s.In {
 		it.In = append(it.In, b.At(v).Cols(units[n]))
 	}
-	b.FinishUnits(it, s.Out, units[:3])
+	units = units[:3]
+	if len(s.W) > 0 {
+		it.Do, units = attendSinksGrad, append(units, group)
+	}
+	b.FinishUnits(it, s.Out, units)
 	return 0, nil
 }
 
-var attendGrad = &plan.Kind{Name: "attend-grad", In: 5, Out: 3, Group: plan.Attention, Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
+var (
+	attendGrad      = &plan.Kind{Name: "attend-grad", In: 5, Out: 3, Group: plan.Attention, Work: attendGradWork}
+	attendSinksGrad = &plan.Kind{Name: "attend-sinks-grad", In: 5, Out: 4, Weights: [2]int{1, 1}, Group: plan.Attention, Work: attendGradWork}
+)
+
+func attendGradWork(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
 	op := it.Op.(AttendGrad).Of
 	c := p.G.Caches[op.Cache]
 	return plan.Work{Kind: kernel.F32, Ops: 5 * float64(op.Heads) * float64(c.D+c.Dv) * l.Keys * float64(l.Rows)}
-}}
+}
 
 // gradTile is how many rows and keys are taken together: what a panel of float32 has.
 const gradTile = 64
@@ -113,6 +137,7 @@ type attendTiles struct {
 	f      *kernel.Format
 	cache  graph.Cache
 	op     Attend
+	sink   float32   // of the present head; without one -Inf
 	s, d   []float32 // [gradTile][gradTile]: scores, then weights; their gradients
 	turned []float32 // one of them with rows and columns changed
 	stats  []float32 // ln of the sum of e^score, and D, of each row of the sequence
@@ -133,6 +158,11 @@ func runAttendGrad(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	for i := range out {
 		out[i], _ = w.Floats(it.Out[i])
 	}
+	var sinks, ofSinks []float32
+	if len(it.W) > 0 {
+		sinks = w.Vector(it.W[0])
+		ofSinks, _ = w.Floats(it.Out[3])
+	}
 	x := newAttendTiles(w, op, c)
 	seq := w.Batch().Seq
 	for h := p.C0 / it.Out[0].Unit; h < p.C1/it.Out[0].Unit && !w.Stopped(); h++ {
@@ -149,7 +179,13 @@ func runAttendGrad(w *walk.Worker, it *plan.Item, p plan.Rect) {
 			for i := h * g; i < (h+1)*g; i++ {
 				q, dq := view{in[0], widths[0], i * c.D, c.D}, view{out[0], widths[0], i * c.D, c.D}
 				o, do := view{in[3], widths[3], i * c.Dv, c.Dv}, view{in[4], widths[4], i * c.Dv, c.Dv}
+				if x.sink = float32(math.Inf(-1)); sinks != nil {
+					x.sink = sinks[i]
+				}
 				x.head(r0, r1, q, k, v, o, do, dq, dk, dv)
+				if sinks != nil {
+					x.sinkGrads(r1-r0, ofSinks[r0*op.Heads+i:])
+				}
 			}
 		}
 	}
@@ -188,7 +224,7 @@ func newAttendTiles(w *walk.Worker, op Attend, c graph.Cache) *attendTiles {
 func (x *attendTiles) head(r0, r1 int, q, k, v, o, do, dq, dk, dv view) {
 	lse, d := x.stats[:r1-r0], x.stats[len(x.stats)/2:][:r1-r0]
 	for i := range lse {
-		lse[i] = float32(math.Inf(-1))
+		lse[i] = x.sink
 		sum := 0.0
 		for j, y := range do.row(r0 + i) {
 			sum += float64(y) * float64(o.row(r0 + i)[j])
@@ -221,6 +257,14 @@ func (x *attendTiles) head(r0, r1 int, q, k, v, o, do, dq, dk, dv view) {
 				x.accumulate(x.d, i0, rows, j0, keys, q, dk)
 			}
 		}
+	}
+}
+
+// sinkGrads writes what the rows of a head's last sequence give to the gradient of its sink, each Heads from the one before.
+func (x *attendTiles) sinkGrads(rows int, dst []float32) {
+	lse, d := x.stats[:rows], x.stats[len(x.stats)/2:][:rows]
+	for i := range lse {
+		dst[i*x.op.Heads] = -float32(math.Exp(float64(x.sink)-float64(lse[i]))) * d[i]
 	}
 }
 

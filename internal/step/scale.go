@@ -81,10 +81,18 @@ func runScale(w *walk.Worker, it *plan.Item, p plan.Rect) {
 }
 
 func (c Scale) Backward(t *graph.Tape, s *graph.Step) error {
-	if len(s.W) > 0 {
-		return &graph.NoBackwardError{Step: s.Name, Kind: "scale", Why: "a factor that is a weight, which is not trained yet"}
+	v, d := s.In[0], must(t, s)
+	give := func(w graph.WeightID, d graph.ValueID) {
+		t.GiveWeight(w, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Width(d), t.OfWeight(w), []graph.ValueID{d})[0])
 	}
-	v := s.In[0]
-	t.Give(v, t.Do(c, "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{must(t, s)})[0])
+	if len(s.W) > 0 && t.Trains(s.W[0]) {
+		give(s.W[0], t.Do(RowDot(c), "d."+s.Name+".rows", 1, t.G.Values[v].Space, []graph.ValueID{v, d})[0])
+	}
+	if len(s.W) > 1 && t.Trains(s.W[1]) {
+		give(s.W[1], d)
+	}
+	if t.Needs(v) {
+		t.Give(v, t.Do(c, "d."+s.Name, t.G.Width(v), t.G.Values[v].Space, []graph.ValueID{d}, s.W[:min(len(s.W), 1)]...)[0])
+	}
 	return nil
 }

@@ -44,12 +44,7 @@ func (WeighGrad) Realise(b *plan.Builder, i int) (int, error) {
 	return 0, nil
 }
 
-var weighGrad = &plan.Kind{Name: "weigh-grad", In: 3, Out: 1,
-	Elements: func(p *plan.Plan, it *plan.Item) plan.Elements {
-		n := float64(p.Bufs[it.In[0].Buf].Width)
-		return plan.Elements{N: n, Ops: 100, Moved: 8 * n}
-	},
-}
+var weighGrad = &plan.Kind{Name: "weigh-grad", In: 3, Out: 1, Elements: dotted}
 
 func runWeighGrad(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	x, width := w.Floats(it.In[0])

@@ -49,7 +49,7 @@ type NetOptions struct {
 }
 
 // ErrNoExperts is that a load is to be balanced where there is none.
-var ErrNoExperts = errors.New("the model has no experts whose load could be balanced")
+var ErrNoExperts = errors.New("the model has no experts whose load could be balanced; leave out --aux-loss")
 
 // balance has the choices of experts of a graph balanced, where that is asked for.
 func (o *NetOptions) balance(g *graph.Graph) error {

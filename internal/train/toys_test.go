@@ -185,6 +185,15 @@ func toys() map[string]*toy {
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Activate{XIELU: &step.XIELU{AlphaP: 0.8, AlphaN: 1.2, Beta: 0.5, Eps: -1e-6}}, 8, []graph.ValueID{g.linear(x, 8, false)})})
 	g.end(x, true, 0)
 
+	g, x = begin("sinks", 8, 0)
+	a = g.attend(x, 4, 2, 4, 4, graph.Cache{Window: 5}, 0, false)
+	last := &g.Steps[len(g.Steps)-1]
+	last.W = append(last.W, g.weight(1, 4))
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(a, 8, false)})
+	x = g.do(step.Scale{By: 0.6}, 8, []graph.ValueID{x}, g.weight(1, 1))
+	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Scale{By: 1.2}, 8, []graph.ValueID{g.linear(x, 8, false)}, g.weight(1, 1), g.weight(1, 8))})
+	g.end(x, true, 0)
+
 	g, x = begin("fused", 8, 0)
 	parts := g.fused(x, 5, 3, 5)
 	x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(g.do(step.GLU{}, 5, []graph.ValueID{parts[2], parts[0]}), 8, false)})

@@ -21,6 +21,7 @@ type Point struct {
 	Loss     float64  `json:"loss"` // of a token that counts, in nats, before the step
 	Smoothed float64  `json:"smoothed_loss"`
 	Val      *float64 `json:"val_loss,omitempty"` // of what is held out, behind the step; nil: nobody looked
+	Balance  *float64 `json:"aux_loss,omitempty"` // the load-balancing term of experts, which Loss is without; nil: there is none
 	Norm     float64  `json:"norm"`
 	Rate     float64  `json:"lr"`
 	Targets  int      `json:"targets"`
