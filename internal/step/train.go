@@ -8,7 +8,7 @@ import (
 )
 
 // Train turns a model's graph into one that trains: the logits become the loss of each picked row (CrossEntropy), and the gradients of all weights are
-// results: it returns the terms of each. A walk has rows rows, of which leaf are a leaf (graph.Tape). Errors name the step that has no backward
+// results: it returns the terms of each. So are choices of experts, which differences of the loss must not change. A walk has rows rows, of which leaf are a leaf (graph.Tape). Errors name the step that has no backward
 // (*graph.NoBackwardError). Weights that are frozen (nil: none is) have no gradient.
 func Train(g *graph.Graph, rows, leaf int, frozen func(graph.WeightID) bool) (gradients map[graph.WeightID][]graph.ValueID, err error) {
 	space := g.Values[g.Logits].Space
@@ -25,6 +25,11 @@ func Train(g *graph.Graph, rows, leaf int, frozen func(graph.WeightID) bool) (gr
 	gradients = t.Weights()
 	for _, w := range slices.Sorted(maps.Keys(gradients)) {
 		g.Results = append(g.Results, gradients[w]...)
+	}
+	for i := range g.Steps {
+		if _, ok := g.Steps[i].Op.(Route); ok {
+			g.Results = append(g.Results, g.Steps[i].Out[0])
+		}
 	}
 	return gradients, g.Check()
 }

@@ -3,19 +3,34 @@ package train
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+
+	"ck/internal/step"
 )
 
 // A GradientCheck compares the gradient of a parameter with differences of the loss, in a random direction.
 type GradientCheck struct {
 	Name       string
 	Gradient   float64 // along the direction, of length 1
-	Difference float64 // (loss(+h) - loss(-h)) / 2h
+	Difference float64 // (loss(+h) - loss(-h)) / 2h, h so small that rows choose the same experts
 	Error      float64 // their difference, relative to the larger
 	Noise      float64 // what of it the rounding of losses to float32 may be
 }
 
 // Bad reports whether the two differ by more than rounding and 5 %: a difference has an error of h^2 itself.
 func (c GradientCheck) Bad() bool { return !(c.Error <= 0.05+4*c.Noise) }
+
+// choices is the experts that rows of the last walk chose.
+func (n *Net) choices() (ids []float32) {
+	for i := range n.G.Steps {
+		s := &n.G.Steps[i]
+		if r, ok := s.Op.(step.Route); ok {
+			v, _ := n.walk.Tap(s.Out[0])
+			ids = append(ids, v.Data[:len(n.batch.IDs)*r.Used]...)
+		}
+	}
+	return ids
+}
 
 // CheckGradients compares all parameters over leaves, as many as a walk has; values are as before when it ends. each is called behind each.
 func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck) error) error {
@@ -39,6 +54,7 @@ func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck
 	if err != nil {
 		return err
 	}
+	chosen := n.choices()
 	s := NewSum(n)
 	s.Begin(1)
 	s.Add()
@@ -69,11 +85,15 @@ func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck
 			}
 			return loss()
 		}
-		up, err := at(h)
-		if err == nil {
-			var down float64
-			down, err = at(-h)
-			c.Difference = (up - down) / (2 * h)
+		for same, least := false, h*1e-4; err == nil && !same; h /= 4 {
+			var up, down float64
+			if up, err = at(h); err == nil {
+				same = slices.Equal(chosen, n.choices())
+				down, err = at(-h)
+				same = same && slices.Equal(chosen, n.choices())
+			}
+			c.Difference, c.Noise = (up-down)/(2*h), math.Abs(first)*2e-6/(2*h)
+			same = same || h < least
 		}
 		copy(p.Value, old)
 		if err != nil {
@@ -81,7 +101,7 @@ func (n *Net) CheckGradients(leaves []Leaf, seed uint64, each func(GradientCheck
 		}
 		most := max(math.Abs(c.Gradient), math.Abs(c.Difference))
 		if most > 0 {
-			c.Error, c.Noise = math.Abs(c.Gradient-c.Difference)/most, math.Abs(first)*2e-6/(2*h)/most
+			c.Error, c.Noise = math.Abs(c.Gradient-c.Difference)/most, c.Noise/most
 		}
 		if err := each(c); err != nil {
 			return err

@@ -407,6 +407,30 @@ func writeModel(t *testing.T, m *gguf.Model) {
 	}
 }
 
+// Differences of a mixture are taken where rows choose the same experts; balancing counts.
+func TestCheckGradientsOfExperts(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 9))
+	n, err := Open(open(t, "mixtral"), NetOptions{Leaf: 32, Leaves: 1, Type: quant.F32, Table: table(), Team: crew(t, 1), Balance: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sure := 0
+	if err := n.CheckGradients([]Leaf{randomLeaf(rng, n.G.Vocab, 32)}, 1, func(c GradientCheck) error {
+		if c.Bad() {
+			t.Errorf("%+v", c)
+		}
+		if c.Noise < 0.1 {
+			sure++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if sure < len(n.Params)/2 {
+		t.Errorf("%d of %d gradients could be compared", sure, len(n.Params))
+	}
+}
+
 // Gradients that are wrong are found; what is estimated is what is taken.
 func TestCheckGradients(t *testing.T) {
 	m := open(t, "qwen3")
@@ -437,6 +461,11 @@ func TestCheckGradients(t *testing.T) {
 	g, _, err := engine.GraphOf(m)
 	if err != nil {
 		t.Fatal(err)
+	}
+	uneven := opt
+	uneven.Balance = 0.1
+	if _, err := Open(m, uneven); !errors.Is(err, ErrNoExperts) {
+		t.Errorf("%v, expected %v", err, ErrNoExperts)
 	}
 	mem, ops, err := Estimate(g, opt, 2, 4, "adamw")
 	if err != nil {
