@@ -51,6 +51,15 @@ lint:
 man:
 	go generate ./cmd/...
 
+# The text that the demo model learns from (docs/demo-model.md), into the folder DEMO. Sampling takes half an hour of two cores.
+DEMO ?= demo
+.PHONY: demo-text
+demo-text:
+	mkdir -p $(DEMO)
+	test -f $(DEMO)/samples.txt || { go run ./internal/demotext/make sample -model ../shared/data/models/stories260K/model.gguf -bytes 14172030 \
+		-o $(DEMO)/samples.part -t 2 && mv $(DEMO)/samples.part $(DEMO)/samples.txt; }
+	go run ./internal/demotext/make text -data ../shared/data -samples $(DEMO)/samples.txt -o $(DEMO)/text
+
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
 		$(SHARE)/fish/vendor_completions.d

@@ -3,6 +3,9 @@ package demotext
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -220,6 +223,53 @@ func TestCheckersOnRealAndOwnStories(t *testing.T) {
 		t.Logf("%s: the filter passes %.1f %% of the stories, the judge %.2f %% of the sentences", c.name, 100*a, 100*b)
 		if a < c.filter || b < c.judge {
 			t.Errorf("want %v and %v", c.filter, c.judge)
+		}
+	}
+}
+
+// TestJudgeSharesNothing looks for names in judge.go that another file of the package declares: then the judge would praise what the filter let pass.
+func TestJudgeSharesNothing(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files: %v", len(files), err)
+	}
+	set, declared := token.NewFileSet(), map[string]string{}
+	var judge *ast.File
+	for _, name := range files {
+		f, err := parser.ParseFile(set, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "judge.go" {
+			judge = f
+			continue
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					declared[d.Name.Name] = name
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						declared[s.Name.Name] = name
+					case *ast.ValueSpec:
+						for _, n := range s.Names {
+							declared[n.Name] = name
+						}
+					}
+				}
+			}
+		}
+	}
+	if declared["wordsOf"] != "hash.go" || declared["verbsText"] != "filter.go" || declared["Filter"] != "filter.go" {
+		t.Fatalf("%d names: those of the filter are not among them", len(declared))
+	}
+	for _, id := range judge.Unresolved {
+		if file, ok := declared[id.Name]; ok {
+			t.Errorf("%s: %s is of %s", set.Position(id.Pos()), id.Name, file)
 		}
 	}
 }
