@@ -167,8 +167,8 @@ const (
 )
 
 // functionWords are words of at least wordOften letters that stand in any text as often as they are needed.
-var functionWords = strings.Fields("the and was she her his him they you that with for had but said not very all are were there then them have what when who one " +
-	"out did too this from could would saw she's he's it's little")
+var functionWords = strings.Fields("the and was she her his him they you that with for had but said not very all are were there then them have what " +
+	"when who one out did too this from could would saw she's he's it's little")
 
 // overused is a word in small letters that stands too often, "" if none does. Stories of small models go round and round about one thing.
 func overused(text string) string {
