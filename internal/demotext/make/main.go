@@ -118,7 +118,8 @@ func sample(ctx context.Context, model, path string, seed uint64, size int64, th
 
 // books are those in simple words, the simplest first.
 var books = []string{"burgess-mother-west-wind", "burgess-buster-bear", "burgess-johnny-chuck", "beatrix-potter", "raggedy-ann", "uncle-wiggily",
-	"velveteen-rabbit", "baldwin-fifty-stories", "bryant-stories", "aesop-for-children", "aesop-2", "pinocchio", "doctor-dolittle", "alice", "oz-01", "grimm-taylor", "andersen-wilde"}
+	"velveteen-rabbit", "baldwin-fifty-stories", "bryant-stories", "aesop-for-children", "aesop-2",
+	"pinocchio", "doctor-dolittle", "alice", "oz-01", "grimm-taylor", "andersen-wilde"}
 
 // Options of the text that are not to be chosen.
 const (

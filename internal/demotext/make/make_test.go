@@ -113,7 +113,8 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	for _, args := range [][]string{{"text", "-data", data, "-o", out}, {"text", "-data", dir, "-o", out + "2"}, {"text", "-data", data, "-o", out + "3", "-samples", out},
+	for _, args := range [][]string{{"text", "-data", data, "-o", out}, {"text", "-data", dir, "-o", out + "2"},
+		{"text", "-data", data, "-o", out + "3", "-samples", out},
 		{"sample", "-model", model, "-bytes", "1", "-o", raw}, {"sample", "-model", raw, "-bytes", "1", "-o", out + "4"}} {
 		if _, err := do(args...); err == nil || errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
