@@ -80,14 +80,16 @@ func (p *program) newCommand() {
 		g.Int(e.Value, e.Name, "", 0, 1, 1<<24, "N", e.Usage)
 	}
 	g.Int(&o.context, "context", "", 0, 1, 1<<24, "N", fmt.Sprintf("positions; default: those of SHAPE, else %d", ownContext))
-	g.Float(&o.ropeBase, "rope-base", "", 0, 1, math.MaxFloat32, "X", fmt.Sprintf("base of the rotation's frequencies; default: that of SHAPE, else %d", int(ownBase)))
+	g.Float(&o.ropeBase, "rope-base", "", 0, 1, math.MaxFloat32, "X",
+		fmt.Sprintf("base of the rotation's frequencies; default: that of SHAPE, else %d", int(ownBase)))
 	g.Bool(&o.tied, "tied", "", "the embedding is the output matrix, too")
 	g.Int(&o.seed, "seed", "", 1, 0, math.MaxInt32, "N", "seed of the weights")
 	g = cli.NewGroup(c.Flags(), "Data")
 	g.Texts(&o.files, "data", "d", "FILE", "a file that the vocabulary is learned from, once or more: text (*.txt, *.md) or JSON lines (*.jsonl)")
 	g.Int(&o.skip, "skip-bad-lines", "", 0, 0, 1<<30, "N", "lines that cannot be used and are no error")
 	g = cli.NewGroup(c.Flags(), "Vocabulary")
-	g.Enum(&o.pre, "pre", "", "llama-bpe", "NAME", []string{"gpt-2", "llama-bpe", "qwen2"}, "how texts are cut into words, which tokens do not cross; digits: any number, three, one")
+	g.Enum(&o.pre, "pre", "", "llama-bpe", "NAME", []string{"gpt-2", "llama-bpe", "qwen2"},
+		"how texts are cut into words, which tokens do not cross; digits: any number, three, one")
 	g.Text(&o.template, "template", "", "", "NAME", "chat template: a name or a file; default: ChatML")
 	g.Bool(&o.noTemplate, "no-template", "", "no chat template")
 	g.Texts(&o.control, "control", "", "TOKEN", "a further control token, as of another template, once or more")

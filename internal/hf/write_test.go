@@ -827,8 +827,9 @@ func TestWriteTexts(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "m")
 	m := tiny(t, quant.F32)
-	for name, want := range map[string]string{"config.json": "taken already", "generation_config.json": "taken already", "model.safetensors": "no name of a file",
-		"../x": "no name of a file", "b.safetensors": "no name of a file"} {
+	for name, want := range map[string]string{"config.json": "taken already", "generation_config.json": "taken already",
+		"model.safetensors": "no name of a file",
+		"../x":              "no name of a file", "b.safetensors": "no name of a file"} {
 		if err := Write(t.Context(), dir, m, WriteOptions{Texts: map[string][]byte{name: nil}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -837,7 +838,8 @@ func TestWriteTexts(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(t.Context(), dir, m, WriteOptions{Texts: map[string][]byte{"a.txt": nil}, Files: []string{file}}); err == nil || !strings.Contains(err.Error(), "of that name already") {
+	twice := WriteOptions{Texts: map[string][]byte{"a.txt": nil}, Files: []string{file}}
+	if err := Write(t.Context(), dir, m, twice); err == nil || !strings.Contains(err.Error(), "of that name already") {
 		t.Errorf("a name that is given twice: %v", err)
 	}
 

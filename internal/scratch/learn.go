@@ -36,8 +36,9 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // Learn learns a vocabulary from the texts of files, as dataset.EachText has them, in any order and with any number of workers the same one. EndOfText
 // stands before texts and ends documents. Errors are *OptionError, those of EachText, ctx's, and those of the data as a whole, such as bpe.ErrTooSmall.
 func Learn(ctx context.Context, paths []string, o LearnOptions) (*bpe.Vocabulary, dataset.Stats, error) {
-	c, err := bpe.NewCounter(bpe.Options{Vocab: o.Vocab, Pre: o.Pre, Control: append([]string{EndOfText, StartOfTurn, EndOfTurn}, o.Control...), LeastCount: leastCount,
-		Longest: longestToken, BOS: EndOfText, EOS: EndOfText, Pad: EndOfText, AddBOS: true, Template: o.Template, Progress: o.Learned})
+	control := append([]string{EndOfText, StartOfTurn, EndOfTurn}, o.Control...)
+	c, err := bpe.NewCounter(bpe.Options{Vocab: o.Vocab, Pre: o.Pre, Control: control, LeastCount: leastCount, Longest: longestToken,
+		BOS: EndOfText, EOS: EndOfText, Pad: EndOfText, AddBOS: true, Template: o.Template, Progress: o.Learned})
 	if err != nil {
 		return nil, dataset.Stats{}, &OptionError{err}
 	}

@@ -219,8 +219,9 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer back.Close()
-	for key, want := range map[string]any{"general.name": "x", "general.architecture": "qwen3", "qwen3.context_length": uint32(77), "qwen3.rope.freq_base": float32(5e3),
-		"general.file_type": uint32(0), "ck.prompt.default": "raw", "tokenizer.ggml.eot_token_id": uint32(699), "tokenizer.ggml.eos_token_id": uint32(697),
+	for key, want := range map[string]any{"general.name": "x", "general.architecture": "qwen3", "qwen3.context_length": uint32(77),
+		"qwen3.rope.freq_base": float32(5e3),
+		"general.file_type":    uint32(0), "ck.prompt.default": "raw", "tokenizer.ggml.eot_token_id": uint32(699), "tokenizer.ggml.eos_token_id": uint32(697),
 		"tokenizer.ggml.add_bos_token": true} {
 		if got := back.KV.Value(key); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is %v, want %v", key, got, want)
@@ -399,13 +400,25 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// Texts of more than a chunk are counted whole.
+// Texts of more than a chunk are counted whole, whoever counts them.
 func TestLearnChunks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.txt")
 	var b strings.Builder
-	for i := range 60 {
-		b.WriteString(strings.Repeat(story(i)+" ", 160))
-		b.WriteString("\n<|endoftext|>\n")
+	c, err := bpe.NewCounter(bpe.Options{Vocab: 259, Pre: "llama-bpe", Control: []string{"<|endoftext|>", "<|im_start|>", "<|im_end|>"}, LeastCount: 2, Longest: 32,
+		BOS: "<|endoftext|>", EOS: "<|endoftext|>"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		text := strings.TrimSpace(strings.Repeat(story(i)+" ", 3+i%61))
+		fmt.Fprintf(&b, "%s\n<|endoftext|>\n", text)
+		if err := c.AddTexts("x", text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := c.Train(context.Background())
+	if err != nil {
+		t.Fatal(err)
 	}
 	if b.Len() < 4<<20 {
 		t.Fatalf("%d bytes are not several chunks", b.Len())
@@ -413,12 +426,13 @@ func TestLearnChunks(t *testing.T) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	v, st, err := Learn(context.Background(), []string{path}, learnOptions(600))
+	v, st, err := Learn(context.Background(), []string{path}, learnOptions(259))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := v.From(); n != int64(60*160*(120*4)) || st.Examples != 60 {
-		t.Errorf("learned from %d bytes in %d documents, want %d in 60", n, st.Examples, 60*160*120*4)
+	n, _ := v.From()
+	if m, _ := want.From(); n != m || st.Examples != 300 {
+		t.Errorf("learned from %d bytes in %d documents, want %d in 300", n, st.Examples, m)
 	}
 }
 
@@ -430,12 +444,12 @@ func TestLearnErrors(t *testing.T) {
 		t.Errorf("too few tokens: %v", err)
 	}
 	o = learnOptions(600)
-	if o.Control = []string{"x"}; true {
-		if _, _, err := Learn(context.Background(), paths, o); !errors.As(err, &option) {
-			t.Errorf("a control token that is none: %v", err)
-		}
+	o.Control = []string{"x"}
+	if _, _, err := Learn(context.Background(), paths, o); !errors.As(err, &option) {
+		t.Errorf("a control token that is none: %v", err)
 	}
-	if _, _, err := Learn(context.Background(), paths, learnOptions(30_000)); !errors.Is(err, bpe.ErrTooSmall) || !strings.Contains(err.Error(), "which makes") {
+	_, _, err := Learn(context.Background(), paths, learnOptions(30_000))
+	if !errors.Is(err, bpe.ErrTooSmall) || !strings.Contains(err.Error(), "which makes") {
 		t.Errorf("too many tokens: %v", err)
 	}
 	var line *dataset.LineError
