@@ -1,17 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"ck/internal/adapter"
+	"ck/internal/bpe"
 	"ck/internal/cli"
 	"ck/internal/convert"
 	"ck/internal/gguf"
+	"ck/internal/hf"
 	"ck/internal/quant"
+	"ck/internal/tokenizer"
 	"ck/internal/train"
 )
 
@@ -21,19 +27,23 @@ type mergeOptions struct {
 	typ   string
 }
 
-const mergeLong = `Writes a model with an adapter added to its matrices, as ckrun runs it. ADAPTER is a file as llama.cpp has it, or a folder of PEFT. Matrices keep their float types; quantized ones that the adapter changes become --type, which ckquant quantizes again.`
+const mergeLong = `Writes a model with an adapter added to its matrices, as ckrun runs it. ADAPTER is a file as llama.cpp has it, or a folder of PEFT. Matrices keep their float types; quantized ones that the adapter changes become --type, which ckquant quantizes again.
+
+OUT is a GGUF file; with / at its end, or where it is a folder, it is a folder as Hugging Face lays it out, of models in such folders and of those that began with cktrain new. Its tensors have the type of the model's matrices if that is one, else --type. Without ADAPTER the model itself becomes a folder.`
 
 func (p *program) mergeCommand() {
-	c := p.app.NewCommand("merge [flags] ADAPTER OUT", "add an adapter to its model", mergeLong, p.runMerge)
+	c := p.app.NewCommand("merge [flags] [ADAPTER] OUT", "add an adapter to its model", mergeLong, p.runMerge)
 	g := cli.NewGroup(c.Flags(), "Output")
 	g.Bool(&p.out.force, "force", "", "overwrite OUT")
-	g.Enum(&p.out.typ, "type", "", "bf16", "TYPE", []string{"bf16", "f16", "f32"}, "type of quantized matrices that change")
+	g.Enum(&p.out.typ, "type", "", "bf16", "TYPE", []string{"bf16", "f16", "f32"}, "type of quantized matrices that change; of a folder's tensors, where matrices have several types")
 }
 
-func (p *program) runMerge(_ *cobra.Command, args []string) error {
-	if len(args) != 2 {
-		return cli.Usage("merge: takes ADAPTER OUT; see cktrain merge --help")
+func (p *program) runMerge(c *cobra.Command, args []string) error {
+	alone := len(args) == 1 && isFolder(args[0])
+	if len(args) != 2 && !alone {
+		return cli.Usage("merge: takes ADAPTER OUT, or a folder OUT/ alone; see cktrain merge --help")
 	}
+	out := args[len(args)-1]
 	if p.app.Common.Model == "" {
 		return cli.Usage("no model: name the one that the adapter was trained beside with -m")
 	}
@@ -42,6 +52,10 @@ func (p *program) runMerge(_ *cobra.Command, args []string) error {
 		return err
 	}
 	defer m.Close()
+	typ := map[string]quant.Type{"bf16": quant.BF16, "f16": quant.F16, "f32": quant.F32}[p.out.typ]
+	if alone {
+		return p.mergeFolder(c.Context(), out, m, m, typ)
+	}
 	a, err := readAdapter(args[0], m)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
@@ -49,17 +63,84 @@ func (p *program) runMerge(_ *cobra.Command, args []string) error {
 		}
 		return cli.Input("%w", err)
 	}
-	f, err := p.app.Create(args[1], p.out.force)
+	if isFolder(out) {
+		merged, err := train.Merged(m, a, typ)
+		if err != nil {
+			return err
+		}
+		if err := p.mergeFolder(c.Context(), out, merged, m, typ); err != nil {
+			return err
+		}
+		p.app.Info("%d matrices have changed", len(a.Targets))
+		return nil
+	}
+	f, err := p.app.Create(out, p.out.force)
 	if err != nil {
 		return err
 	}
 	defer f.Abort()
-	typ := map[string]quant.Type{"bf16": quant.BF16, "f16": quant.F16, "f32": quant.F32}[p.out.typ]
 	if err := train.Merge(f, m, a, typ); err != nil {
 		return err
 	}
 	p.app.Info("%d matrices have changed", len(a.Targets))
 	return f.Commit()
+}
+
+// mergeFolder writes a model as a folder, with configuration and tokenizer of the one that it was made from.
+func (p *program) mergeFolder(ctx context.Context, dir string, m, from *gguf.Model, typ quant.Type) error {
+	o := hf.WriteOptions{Type: typ, Force: p.out.force}
+	if t, ok := hf.MatrixType(m); ok {
+		o.Type = t
+	}
+	if err := folderFiles(&o, from); err != nil {
+		return err
+	}
+	if mode, ok, err := from.KV.String("ck.prompt.default"); err == nil && ok {
+		p.app.Warn("ck.prompt.default = %s: a folder cannot say it", mode)
+	}
+	size := int64(0)
+	for _, t := range m.Tensors {
+		size += int64(t.Rows()) * int64(o.Type.RowBytes(t.Cols()))
+	}
+	bar := p.app.NewProgress("writing", "MB", size/1e6)
+	defer bar.Done()
+	o.Progress = func(written int64) { bar.Reach(float64(written) / 1e6) }
+	_, err := p.writeFolder(ctx, dir, m, o)
+	return err
+}
+
+// beside are the files of a folder that say how text becomes tokens, and what a conversation is.
+var beside = []string{"tokenizer.json", "tekken.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+	"generation_config.json", "chat_template.jinja", "chat_template.json"}
+
+// folderFiles are the files that go beside the weights: those of the model's folder, or those of the keys of its file.
+func folderFiles(o *hf.WriteOptions, m *gguf.Model) (err error) {
+	if isFolder(m.Path) {
+		for _, name := range beside {
+			if path := filepath.Join(m.Path, name); exists(path) {
+				o.Files = append(o.Files, path)
+			}
+		}
+		o.Config, err = os.ReadFile(filepath.Join(m.Path, "config.json"))
+		return err
+	}
+	var keys []tokenizer.Key
+	for _, name := range m.KV.Keys() {
+		if strings.HasPrefix(name, "tokenizer.") {
+			keys = append(keys, tokenizer.Key{Name: name, Value: m.KV.Value(name)})
+		}
+	}
+	v, err := bpe.FromKeys(keys)
+	if err != nil {
+		return cli.Usage("%s: %v, so a folder cannot have it: name the model as the folder that it was converted from, or write a GGUF file", m.Path, err)
+	}
+	o.Texts, err = tokenizerTexts(v)
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // readAdapter reads an adapter: a folder is PEFT's, a file llama.cpp's.

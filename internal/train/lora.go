@@ -101,14 +101,19 @@ func (n *Net) tensor(name string, size int) []float32 {
 
 // Merge writes a model with an adapter added to its matrices. These keep their type where it is a float type, else they become typ.
 func Merge(w io.Writer, m *gguf.Model, a *adapter.Adapter, typ quant.Type) error {
-	merged, err := a.Merge(m, func(t *gguf.Tensor) quant.Type {
+	merged, err := Merged(m, a, typ)
+	if err != nil {
+		return err
+	}
+	return write(w, merged, nil)
+}
+
+// Merged is the model that Merge writes; see adapter.Adapter.Merge.
+func Merged(m *gguf.Model, a *adapter.Adapter, typ quant.Type) (*gguf.Model, error) {
+	return a.Merge(m, func(t *gguf.Tensor) quant.Type {
 		if t.Type == quant.F32 || t.Type == quant.F16 || t.Type == quant.BF16 {
 			return t.Type
 		}
 		return typ
 	})
-	if err != nil {
-		return err
-	}
-	return write(w, merged, nil)
 }
