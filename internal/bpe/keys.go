@@ -28,11 +28,10 @@ func FromKeys(keys []tokenizer.Key) (*Vocabulary, error) {
 	}
 	delete(values, turnKey)
 	tokens, _ := values[ggml+"tokens"].([]string)
-	types, _ := values[ggml+"token_type"].([]int32)
 	merges, _ := values[ggml+"merges"].([]string)
 	learned := byteTokens + len(merges)
-	if len(types) != len(tokens) || len(tokens) < learned {
-		return nil, foreign("%d tokens, %d types, %d merges", len(tokens), len(types), len(merges))
+	if len(tokens) < learned {
+		return nil, foreign("%d tokens, %d merges", len(tokens), len(merges))
 	}
 	v := &Vocabulary{opt: Options{Vocab: len(tokens), LeastCount: 1, Longest: maxToken, Control: tokens[learned:]}}
 	v.opt.Pre, _ = values[ggml+"pre"].(string)
