@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	// what the programs do
 	"internal/measure":          {"asm/roof", "internal/graph", "internal/isa", "internal/kernel", "internal/numa", "internal/plan", "internal/team", "internal/topo", "internal/walk"},
 	"internal/demotext":         {"internal/aside", "internal/plaintext"},
-	"internal/demotext/make":    {"internal/demotext", "internal/engine", "internal/generate", "internal/walk"},
+	"internal/demotext/make":    {"internal/demotext", "internal/engine", "internal/generate", "internal/quality", "internal/walk"},
 	"internal/bpe":              {"internal/tokenizer"},
 	"internal/dataset":          {"internal/aside", "internal/generate", "internal/plaintext", "internal/template", "internal/tokenizer"},
 	"internal/scratch":          {"internal/bpe", "internal/dataset", "internal/gguf", "internal/quant", "internal/synth"},

@@ -1,10 +1,13 @@
-// Make makes the training text of the built-in model, in two steps:
+// Make makes the training text of the built-in model, in two steps, and scores what was trained with it:
 //
 //	make sample -model MODEL -bytes N -o FILE [-seed S] [-t THREADS]
 //	make text -data ../shared/data -o DIR [-samples FILE] [-seed S] [-stories N] [-dialogues N] [-books N]
 //
+//	make score -texts FILE [-seed S] [-n SENTENCES] MODEL...
+//
 // The first writes stories that a language model tells. The second writes the files of demotext.Write into a folder that it makes, and report.txt with
-// the counts. Both give the same bytes for the same values, whatever the threads.
+// the counts. Both give the same bytes for the same values, whatever the threads. The third holds models side by side: bits per character of texts that
+// none has seen, and the share of the sentences that they tell which pass demotext.Judge.
 package main
 
 import (
@@ -26,7 +29,7 @@ import (
 	"ck/internal/generate"
 )
 
-const usage = "usage: make sample|text FLAGS; make sample -h and make text -h show them"
+const usage = "usage: make sample|text|score FLAGS; make sample -h, for one, shows them"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -80,6 +83,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			o.Seed, o.StoryBytes, o.DialogueBytes, o.BookMax = *seed, *stories, *dialogues, *books
 			return text(*out, o, *raw, stdout)
 		}
+	case "score":
+		path := f.String("texts", "", "a file of JSON lines {\"text\"}")
+		n := f.Int("n", 500, "sentences to judge")
+		do = func() error {
+			if *path == "" || *n < 1 || f.NArg() == 0 {
+				return fmt.Errorf("score needs -texts, -n above zero, and models; %w", errUsage)
+			}
+			return score(ctx, f.Args(), *path, *seed, *n, stdout)
+		}
 	default:
 		return errUsage
 	}
@@ -89,7 +101,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		return fmt.Errorf("%w; %w", err, errUsage)
 	}
-	if f.NArg() > 0 {
+	if f.NArg() > 0 && args[0] != "score" {
 		return fmt.Errorf("%q is no flag; %w", f.Arg(0), errUsage)
 	}
 	return do()
