@@ -58,7 +58,23 @@ demo-text:
 	mkdir -p $(DEMO)
 	test -f $(DEMO)/samples.txt || { go run ./internal/demotext/make sample -model ../shared/data/models/stories260K/model.gguf -bytes 14172030 \
 		-o $(DEMO)/samples.part -t 2 && mv $(DEMO)/samples.part $(DEMO)/samples.txt; }
-	go run ./internal/demotext/make text -data ../shared/data -samples $(DEMO)/samples.txt -o $(DEMO)/text
+	test -d $(DEMO)/text || go run ./internal/demotext/make text -data ../shared/data -samples $(DEMO)/samples.txt -o $(DEMO)/text
+
+# The demo model: everything at a rate that stays, then the stories and the talk at one that falls. Each run goes on where it was stopped.
+# STEPS of each: a thousand take half an hour of two cores. The file is $(DEMO)/demo.gguf; the last command holds it beside stories260K.
+STEPS ?= 1000
+REAL = -d $(DEMO)/text/real.jsonl
+TRAIN = bin/cktrain run --resume --tokens 256 --batch 16 --walk 8 --steps $(STEPS) --beta2 0.98 --val 0 --dtype f32
+.PHONY: demo-model
+demo-model: build demo-text
+	test -f $(DEMO)/start.gguf || bin/cktrain new --layers 6 --hidden 256 --ffn 768 --heads 8 --kv-heads 4 --head-dim 32 --vocab 4096 --tied --context 1024 \
+		--name ck-demo -d $(DEMO)/text/text.txt -d $(DEMO)/text/talk.jsonl -o $(DEMO)/start.gguf
+	test -f $(DEMO)/all/model.gguf || $(TRAIN) -m $(DEMO)/start.gguf -d $(DEMO)/text/text.txt -d $(DEMO)/text/talk.jsonl -o $(DEMO)/all \
+		--schedule constant --warmup 100 --lr 0.0015 --log $(DEMO)/all.jsonl
+	test -f $(DEMO)/last/model.gguf || $(TRAIN) -m $(DEMO)/all/model.gguf $(REAL) $(REAL) $(REAL) $(REAL) -d $(DEMO)/text/samples.jsonl -d $(DEMO)/text/stories.jsonl \
+		-d $(DEMO)/text/talk.jsonl -o $(DEMO)/last --schedule linear --lr-floor 0.02 --warmup 20 --lr 0.0014 --log $(DEMO)/last.jsonl
+	bin/ckquant quantize --force $(DEMO)/last/model.gguf $(DEMO)/demo.gguf Q8_0
+	go run ./internal/demotext/make score -texts $(DEMO)/text/heldout.jsonl ../shared/data/models/stories260K/model.gguf $(DEMO)/demo.gguf
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
