@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -229,18 +230,25 @@ func newSource(s *walk.Slot, w graph.Weight, v []float32, t *kernel.Table) *sour
 			})
 		}
 	default:
-		s.Stored = x
+		s.Make = x.rounded
 	}
 	return x
 }
 
-// Whole is walk.Stored: any rows can be made.
-func (x *source) Whole(from, to int) (int, int) { return from, to }
+// halves are rows of a panel, rounded to BF16.
+var halves = sync.Pool{New: func() any { return new([]uint16) }}
 
-// Unpack is walk.Stored: rows of a matrix in BF16.
-func (x *source) Unpack(dst []byte, from, to int) {
+// rounded makes the panel of rows [from, to) in BF16.
+func (x *source) rounded(dst []byte, from, to int) {
+	buf := halves.Get().(*[]uint16)
+	defer halves.Put(buf)
 	n := x.w.Cols
-	x.table.F32ToBF16(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(dst))), (to-from)*n), x.v[from*n:to*n])
+	if size := (to - from) * n; cap(*buf) < size {
+		*buf = make([]uint16, size)
+	}
+	h := (*buf)[:(to-from)*n]
+	x.table.F32ToBF16(h, x.v[from*n:to*n])
+	x.slot.Format.Pack(dst, n, to-from, func(r int) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&h[r*n])), 2*n) })
 }
 
 // Renew packs all panels anew: values have changed.
