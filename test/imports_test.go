@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/scratch":          {"internal/bpe", "internal/dataset", "internal/gguf", "internal/quant", "internal/synth"},
 	"internal/adapter":          {"internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/safetensors"},
 	"internal/train/curve":      {"internal/picture"},
-	"internal/train":            {"asm/elem", "asm/half", "internal/adapter", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/walk"},
+	"internal/train":            {"asm/elem", "asm/half", "internal/adapter", "internal/engine", "internal/gguf", "internal/graph", "internal/kernel", "internal/kv", "internal/numa", "internal/plan", "internal/quant", "internal/step", "internal/team", "internal/topo", "internal/walk"},
 	"internal/cost":             {"internal/arch", "internal/engine", "internal/gguf", "internal/graph", "internal/isa", "internal/kernel", "internal/kv", "internal/measure", "internal/plan", "internal/quant", "internal/step", "internal/synth", "internal/walk"},
 	"internal/generate":         {"internal/engine", "internal/gguf", "internal/hf", "internal/jsonfile", "internal/quant", "internal/template", "internal/template/value", "internal/tokenizer"},
 	"internal/probe":            {"internal/gguf", "internal/humanize", "internal/isa", "internal/kernel", "internal/mapfile", "internal/measure", "internal/numa", "internal/team", "internal/topo"},

@@ -13,9 +13,9 @@ import (
 	"ck/internal/train"
 )
 
-// explain prints the plan of a walk.
+// explain prints the plan of a walk, of the replica with the most workers.
 func (p *program) explain(m *gguf.Model) error {
-	cpus, opt, err := p.netOptions()
+	opt, err := p.netOptions()
 	if err != nil {
 		return err
 	}
@@ -23,43 +23,48 @@ func (p *program) explain(m *gguf.Model) error {
 	if err != nil {
 		return err
 	}
-	pl, err := train.PlanOf(g, opt, len(cpus))
+	pl, err := train.PlanOf(g, opt, p.workers())
 	if err != nil {
 		return &engine.ModelError{Path: m.Path, Err: err}
 	}
-	return cli.OutError(pl.Explain(p.app.Text()))
+	if err := pl.Explain(p.app.Text()); err != nil {
+		return cli.OutError(err)
+	}
+	if n := len(p.places); n > 1 {
+		_, err = fmt.Fprintf(p.app.Text(), "\n%d replicas walk so side by side, %s a step each; this is the plan of the one with the most workers\n",
+			n, humanize.Plural(p.net.batch/n/opt.Leaves, "walk"))
+	}
+	return cli.OutError(err)
 }
 
-// netOptions are the net's without its workers, which would have these CPUs.
-func (p *program) netOptions() (cpus []int, opt train.NetOptions, err error) {
-	if b, l := p.net.batch, p.leaves(); b&(b-1) != 0 || l&(l-1) != 0 || b%l != 0 {
-		return nil, opt, cli.Usage("--batch %d, --walk %d: %v", b, l, train.ErrBatch)
-	}
-	opt = train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Balance: p.net.aux}
-	if cpus, opt.Table, err = p.workers(); err == nil {
-		opt.LoRA, err = p.adapters()
-	}
-	return cpus, opt, err
+// netOptions are those of each replica's net, without its workers.
+func (p *program) netOptions() (train.NetOptions, error) {
+	lora, err := p.adapters()
+	return train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: p.table, LoRA: lora, Balance: p.net.aux}, err
 }
 
-// estimate is what training takes, with some options changed.
-func (p *program) estimate(m *gguf.Model, change func(*train.NetOptions)) (train.Memory, float64, error) {
-	cpus, opt, err := p.netOptions()
+// estimate is what each of so many replicas takes, and the operations of all in a step, with some options changed.
+func (p *program) estimate(m *gguf.Model, replicas int, change func(*train.NetOptions)) (each train.Memory, ops float64, err error) {
+	opt, err := p.netOptions()
 	if err != nil {
-		return train.Memory{}, 0, err
+		return each, 0, err
 	}
 	if change != nil {
 		change(&opt)
 	}
 	g, _, err := engine.GraphOf(m)
 	if err != nil {
-		return train.Memory{}, 0, err
+		return each, 0, err
 	}
-	mem, ops, err := train.Estimate(g, opt, len(cpus), max(p.net.batch, opt.Leaves), p.run.optimizer.Name)
+	workers := p.workers()
+	if replicas < len(p.places) {
+		workers *= len(p.places) / replicas
+	}
+	each, ops, err = train.Estimate(g, opt, workers, max(p.net.batch/replicas, opt.Leaves), p.run.optimizer.Name)
 	if err != nil {
-		return mem, 0, &engine.ModelError{Path: m.Path, Err: err}
+		return each, 0, &engine.ModelError{Path: m.Path, Err: err}
 	}
-	return mem, ops, nil
+	return each, ops * float64(replicas), nil
 }
 
 // memoryLeft is the bytes that may be taken, and who says so: --mem-limit, else what the machine has left. Not ok: nobody does.
@@ -76,16 +81,24 @@ func (p *program) memoryLeft() (bytes int64, why string, ok bool) {
 
 // checkMemory says how much will be taken, and refuses what does not fit before anything is.
 func (p *program) checkMemory(m *gguf.Model) (int64, error) {
-	mem, _, err := p.estimate(m, nil)
+	n := len(p.places)
+	each, _, err := p.estimate(m, n, nil)
 	if err != nil {
 		return 0, err
 	}
-	left, why, ok := p.memoryLeft()
-	p.app.Info("memory: %s; %s", memoryWords(mem), why)
-	if !ok || mem.Total() <= left {
-		return mem.Total(), nil
+	mem, of := each.Times(n), ""
+	if n > 1 {
+		of = fmt.Sprintf(" in %d replicas", n)
 	}
-	return 0, cli.Resource("%s: takes %s (%s), there are %s (%s); %s", m.Path, humanize.Bytes(mem.Total()), memoryWords(mem), humanize.Bytes(left), why, p.remedy(m, left))
+	left, why, known := p.memoryLeft()
+	p.app.Info("memory%s: %s; %s", of, memoryWords(mem), why)
+	if known && mem.Total() > left {
+		return 0, cli.Resource("%s: takes %s%s (%s), there are %s (%s); %s", m.Path, humanize.Bytes(mem.Total()), of, memoryWords(mem), humanize.Bytes(left), why, p.remedy(m, left, known))
+	}
+	if lacks := train.Lacks(p.places, each); len(lacks) > 0 {
+		return 0, cli.Resource("%s: %s; %s", m.Path, lacks[0], p.remedy(m, left, known))
+	}
+	return mem.Total(), nil
 }
 
 // memoryWords names the parts.
@@ -99,15 +112,26 @@ func memoryWords(m train.Memory) string {
 	return strings.Join(words, ", ")
 }
 
-// remedy says what would fit, the mildest first: walks of one slot change no bit, adapters and shorter slots do.
-func (p *program) remedy(m *gguf.Model, left int64) string {
+// remedy says what would fit, the mildest first: walks of one slot and one replica change no bit, adapters and shorter slots do.
+func (p *program) remedy(m *gguf.Model, left int64, known bool) string {
+	n := len(p.places)
 	fits := func(change func(*train.NetOptions)) bool {
-		mem, _, err := p.estimate(m, change)
-		return err == nil && mem.Total() <= left
+		each, _, err := p.estimate(m, n, change)
+		return err == nil && (!known || each.Times(n).Total() <= left) && (n != len(p.places) || len(train.Lacks(p.places, each)) == 0)
 	}
 	one := func(o *train.NetOptions) { o.Leaves = 1 }
 	if p.leaves() > 1 && fits(one) {
 		return "--walk 1 fits and changes no bit"
+	}
+	say := ""
+	if n > 1 {
+		n, say = 1, "--replicas 1 "
+		if fits(nil) {
+			return say + "fits and changes no bit"
+		}
+		if p.leaves() > 1 && fits(one) {
+			return say + "--walk 1 fits and changes no bit"
+		}
 	}
 	const rank = 16
 	lora := func(o *train.NetOptions) {
@@ -115,15 +139,15 @@ func (p *program) remedy(m *gguf.Model, left int64) string {
 		o.LoRA = &train.LoRA{Rank: rank, Alpha: 2 * rank, Targets: regexp.MustCompile(p.lora.targets)}
 	}
 	if p.lora.rank == 0 && fits(lora) {
-		return fmt.Sprintf("--walk 1 --rank %d fits: adapters beside frozen weights", rank)
+		return say + fmt.Sprintf("--walk 1 --rank %d fits: adapters beside frozen weights", rank)
 	}
-	for n := p.data.tokens / 2 / 32 * 32; n >= 32; n = n / 2 / 32 * 32 {
-		shorter := func(o *train.NetOptions) { one(o); o.Leaf = n }
+	for leaf := p.data.tokens / 2 / 32 * 32; leaf >= 32; leaf = leaf / 2 / 32 * 32 {
+		shorter := func(o *train.NetOptions) { one(o); o.Leaf = leaf }
 		if fits(shorter) {
-			return fmt.Sprintf("--walk 1 --tokens %d fits", n)
+			return say + fmt.Sprintf("--walk 1 --tokens %d fits", leaf)
 		}
-		if p.lora.rank == 0 && fits(func(o *train.NetOptions) { lora(o); o.Leaf = n }) {
-			return fmt.Sprintf("--walk 1 --rank %d --tokens %d fits", rank, n)
+		if p.lora.rank == 0 && fits(func(o *train.NetOptions) { lora(o); o.Leaf = leaf }) {
+			return say + fmt.Sprintf("--walk 1 --rank %d --tokens %d fits", rank, leaf)
 		}
 	}
 	return "nothing that can be left out makes it fit; take a smaller model or a machine with more memory"

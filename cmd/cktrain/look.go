@@ -29,13 +29,16 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return cli.Usage("estimate: %s: takes no words; the model is named with -m", args[0])
 	}
+	if err := p.deal(); err != nil {
+		return err
+	}
 	m, g, err := p.model()
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	defer g.Close()
-	mem, ops, err := p.estimate(m, nil)
+	each, ops, err := p.estimate(m, len(p.places), nil)
 	if err != nil {
 		return err
 	}
@@ -44,7 +47,8 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 		return err
 	}
 	left, why, known := p.memoryLeft()
-	file := fileBytes(m)
+	file, n := fileBytes(m), len(p.places)
+	mem, lacks := each.Times(n), train.Lacks(p.places, each)
 	if p.app.Common.JSON {
 		return p.app.PrintJSON(struct {
 			Schema  string  `json:"schema"`
@@ -60,12 +64,17 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			File    int64   `json:"file_bytes"`
 			Left    int64   `json:"bytes_left,omitempty"`
 			Fits    *bool   `json:"fits,omitempty"`
+			Copies  int     `json:"replicas"`
 			Tokens  int     `json:"tokens_of_a_step"`
 			Ops     float64 `json:"operations_of_a_step"`
 			Peak    float64 `json:"peak_ops_per_s"`
 			Least   float64 `json:"least_seconds_of_a_step"`
 		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Decode, mem.Rest, mem.Total(), file, left,
-			fits(known, mem.Total(), left), p.net.batch * p.data.tokens, ops, peak, ops / peak})
+			fits(known, mem.Total(), left, lacks), n, p.net.batch * p.data.tokens, ops, peak, ops / peak})
+	}
+	of := ""
+	if n > 1 {
+		of = fmt.Sprintf("%d replicas, which share values and moments", n)
 	}
 	t := plaintext.Table{Head: []string{"part", "amount", "of"}, Right: []bool{false, true, false}}
 	row := func(cells ...string) { t.Rows = append(t.Rows, cells) }
@@ -74,25 +83,28 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			row(r.Name, humanize.Bytes(r.Bytes), r.Of)
 		}
 	}
-	row("all", humanize.Bytes(mem.Total()), "")
+	row("all", humanize.Bytes(mem.Total()), of)
 	row("the file", humanize.Bytes(file), "mapped: read once, and the system may take it back")
 	switch {
 	case known && mem.Total() > left:
-		row("left", humanize.Bytes(left), why+"; does not fit: "+p.remedy(m, left))
+		row("left", humanize.Bytes(left), why+"; does not fit: "+p.remedy(m, left, known))
 	case known:
 		row("left", humanize.Bytes(left), why)
+	}
+	for _, line := range lacks {
+		row("does not fit", "", line+"; "+p.remedy(m, left, known))
 	}
 	row("a step", humanize.Scaled(ops, "OP"), fmt.Sprintf("%d tokens in walks of %d slots of %d", p.net.batch*p.data.tokens, p.leaves(), p.data.tokens))
 	row("at least", humanize.Seconds(ops/peak), fmt.Sprintf("a step, at the peak of now, %s/s; run says which share it reaches", humanize.Scaled(peak, "OP")))
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }
 
-// fits is whether memory suffices; nil: nobody knows.
-func fits(known bool, need, left int64) *bool {
-	if !known {
+// fits is whether memory suffices, of all and of nodes; nil: nobody knows.
+func fits(known bool, need, left int64, lacks []string) *bool {
+	if !known && len(lacks) == 0 {
 		return nil
 	}
-	ok := need <= left
+	ok := (!known || need <= left) && len(lacks) == 0
 	return &ok
 }
 
@@ -106,7 +118,7 @@ func fileBytes(m *gguf.Model) (n int64) {
 
 // peak is what the workers can do now, in operations a second.
 func (p *program) peak() (float64, error) {
-	crew, _, err := p.crew()
+	crew, err := p.crew()
 	if err != nil {
 		return 0, err
 	}
@@ -128,17 +140,21 @@ func (p *program) runCheck(c *cobra.Command, args []string) error {
 		return cli.Usage("checkgrad: %s: takes no words; the model is named with -m", args[0])
 	}
 	p.net.dtype = "f32"
+	if err := p.alone(); err != nil {
+		return err
+	}
 	m, g, err := p.model()
 	if err != nil {
 		return err
 	}
 	defer m.Close()
 	defer g.Close()
-	n, crew, err := p.netOf(m, 1)
+	x, err := p.nets(m)
 	if err != nil {
 		return err
 	}
-	defer crew.Close()
+	defer x.Close()
+	n := x.Nets[0]
 	rng := rand.New(rand.NewPCG(uint64(p.data.seed), 3))
 	var l train.Leaf
 	for i := range p.data.tokens {

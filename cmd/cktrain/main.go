@@ -14,6 +14,8 @@ import (
 	"ck/internal/generate"
 	"ck/internal/gguf"
 	"ck/internal/isa"
+	"ck/internal/kernel"
+	"ck/internal/topo"
 	"ck/internal/train"
 )
 
@@ -35,7 +37,10 @@ type program struct {
 	run   runOptions
 	fresh newOptions
 
-	shown int // slots
+	machine topo.Survey
+	places  []train.Place // of replicas
+	table   *kernel.Table
+	shown   int // slots
 }
 
 const long = `Fine-tunes models: all weights in float32, or adapters of low rank beside frozen ones, with products in BF16 or F32. Checkpoints are the same bytes for any number of threads and any cut of a batch into walks; a run that was killed goes on with --resume as if nothing had happened.
@@ -88,6 +93,7 @@ func classify(err error) int {
 		damage   *gguf.DamageError
 		bad      *train.BadStepError
 		target   *train.NoTargetError
+		replica  *train.ReplicaError
 	)
 	switch {
 	case errors.As(err, &mismatch), errors.As(err, &target), errors.As(err, &typ), errors.Is(err, train.ErrBatch), errors.Is(err, train.ErrNoExperts), errors.Is(err, dataset.ErrEmpty), errors.As(err, &tier) && !errors.Is(err, isa.ErrMissing):
@@ -96,7 +102,7 @@ func classify(err error) int {
 		return cli.ExitResource
 	case errors.As(err, &line), errors.As(err, &opened), errors.As(err, &input), errors.As(err, &model), errors.As(err, &damage):
 		return cli.ExitInput
-	case errors.As(err, &bad):
+	case errors.As(err, &bad), errors.As(err, &replica):
 		return cli.ExitCheck
 	}
 	return 0

@@ -128,11 +128,11 @@ func (p *program) runNew(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	cpus, _, err := p.workers()
-	if err != nil {
+	if err := p.alone(); err != nil {
 		return err
 	}
-	if err := p.learn(c.Context(), n, template, len(cpus)); err != nil {
+	workers := p.workers()
+	if err := p.learn(c.Context(), n, template, workers); err != nil {
 		return err
 	}
 	if err := scratch.AddVocabulary(n.m, n.v); err != nil {
@@ -144,7 +144,7 @@ func (p *program) runNew(c *cobra.Command, args []string) error {
 		}
 	}
 	if !p.fresh.dryRun {
-		if err := p.writeNew(c.Context(), n, len(cpus)); err != nil {
+		if err := p.writeNew(c.Context(), n, workers); err != nil {
 			return err
 		}
 	}

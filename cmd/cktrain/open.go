@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"ck/internal/dataset"
 	"ck/internal/generate"
 	"ck/internal/gguf"
+	"ck/internal/humanize"
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/quant"
@@ -55,10 +57,11 @@ func (o *dataOptions) tokensFlag(c *cobra.Command) {
 
 // netOptions are the flags of commands that walk.
 type netOptions struct {
-	dtype string
-	batch int
-	walk  int
-	aux   float64
+	dtype    string
+	batch    int
+	walk     int
+	replicas string
+	aux      float64
 }
 
 func (o *netOptions) auxFlag(c *cobra.Command) {
@@ -71,6 +74,7 @@ func (o *netOptions) flags(c *cobra.Command) {
 	g.Enum(&o.dtype, "dtype", "", "bf16", "TYPE", []string{"bf16", "f32"}, "type of products; sums, weights and gradients are float32")
 	g.Int(&o.batch, "batch", "", 8, 1, 1<<20, "N", "slots of a step, a power of two")
 	g.Int(&o.walk, "walk", "", 0, 0, 1<<16, "N", "slots that are computed at once, a power of two; more take more memory and change no bit; default: as many as have 1024 tokens")
+	g.Text(&o.replicas, "replicas", "", "1", "WHERE", "replicas, each with workers, panels and buffers of its own, that share a step's slots: socket or node, one at each, or their number; they take more memory and change no bit")
 }
 
 // loraOptions are the flags of adapters.
@@ -117,7 +121,7 @@ func (p *program) leaves() int {
 		return p.net.walk
 	}
 	n := 1
-	for 2*n <= p.net.batch && 2*n*p.data.tokens <= 1024 {
+	for 2*n <= p.net.batch/len(p.places) && 2*n*p.data.tokens <= 1024 {
 		n *= 2
 	}
 	return n
@@ -243,62 +247,100 @@ func share(s string) (float64, error) {
 	return x, nil
 }
 
-// workers are the CPUs that work, and the kernels.
-func (p *program) workers() (cpus []int, tbl *kernel.Table, err error) {
+// alone deals nothing: there is one replica, and a step is one slot.
+func (p *program) alone() error {
+	p.net.batch, p.net.walk, p.net.replicas = 1, 1, "1"
+	return p.deal()
+}
+
+// deal says where replicas work and with which kernels, and whether a step's slots can be dealt to them.
+func (p *program) deal() error {
+	var err error
+	if p.machine, err = topo.Nodes(); err != nil {
+		return err
+	}
+	s := &p.machine
+	var notes []string
+	if p.places, notes, err = train.Places(s, p.net.replicas, p.app.Common.Threads); err != nil {
+		return cli.Usage("--replicas: %v", err)
+	}
+	for _, line := range notes {
+		p.app.Info("%s", line)
+	}
+	if p.table, err = p.kernels(); err != nil {
+		return err
+	}
+	if err := train.CheckBatch(p.net.batch, p.leaves(), len(p.places)); err != nil {
+		return cli.Usage("--batch %d, --walk %d, --replicas %s: %v", p.net.batch, p.leaves(), p.net.replicas, err)
+	}
+	_, why := s.Workers()
+	for i, x := range p.places {
+		if len(p.places) > 1 {
+			p.app.Info("replica %d: %s on CPUs %s%s", i, humanize.Plural(len(x.CPUs), "worker"), humanize.ShortList(x.CPUs, 60), map[bool]string{true: ", which others share"}[x.Shared])
+		} else {
+			p.app.Info("%s; the machine grants %s", humanize.Plural(len(x.CPUs), "worker"), why)
+		}
+	}
+	return nil
+}
+
+// kernels are those of the tier.
+func (p *program) kernels() (*kernel.Table, error) {
 	f := isa.Detect()
 	tier := isa.Best(f)
 	if name := p.app.Common.CPU; name != "" {
+		var err error
 		if tier, err = isa.Parse(name); err == nil {
 			err = isa.Check(tier, f)
 		}
 		if errors.Is(err, isa.ErrMissing) {
-			return nil, nil, err
+			return nil, err
 		}
 		if err != nil {
-			return nil, nil, cli.Usage("--cpu: %v", err)
+			return nil, cli.Usage("--cpu: %v", err)
 		}
 	}
-	m, err := topo.Live()
-	if err != nil {
-		return nil, nil, err
-	}
-	cpus, why := m.Workers()
-	if n := p.app.Common.Threads; n > 0 {
-		cpus = m.CPUsFor(n)
-	}
-	p.app.Info("tier %s; %d workers; the machine grants %s", tier, len(cpus), why)
-	return cpus, kernel.For(tier, f), nil
+	p.app.Info("tier %s", tier)
+	return kernel.For(tier, f), nil
 }
 
-// crew starts the workers.
-func (p *program) crew() (*team.Team, *kernel.Table, error) {
-	cpus, tbl, err := p.workers()
-	if err != nil {
-		return nil, nil, err
+// workers is how many a replica has, at most.
+func (p *program) workers() (most int) {
+	for _, x := range p.places {
+		most = max(most, len(x.CPUs))
 	}
+	return most
+}
+
+// crew starts workers on all CPUs of replicas, one on each.
+func (p *program) crew() (*team.Team, error) {
+	var cpus []int
+	for _, x := range p.places {
+		cpus = append(cpus, x.CPUs...)
+	}
+	slices.Sort(cpus)
+	cpus = slices.Compact(cpus)
 	t, err := team.New(cpus, team.Options{Pin: true})
 	if err != nil {
 		t, err = team.New(cpus, team.Options{})
 	}
-	return t, tbl, err
+	return t, err
 }
 
-// netOf makes the net of a model.
-func (p *program) netOf(m *gguf.Model, leaves int) (*train.Net, *team.Team, error) {
-	t, tbl, err := p.crew()
+// nets are the replicas of a model's net.
+func (p *program) nets(m *gguf.Model) (*train.Replicas, error) {
+	opt, err := p.netOptions()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	lora, err := p.adapters()
-	var n *train.Net
-	if err == nil {
-		n, err = train.Open(m, train.NetOptions{Leaf: p.data.tokens, Leaves: leaves, Type: p.typ(), Table: tbl, Team: t, LoRA: lora, Balance: p.net.aux})
-	}
+	x, err := train.NewReplicas(p.places, opt, func(opt train.NetOptions) (*train.Net, error) { return train.Open(m, opt) })
 	if err != nil {
-		t.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return n, t, nil
+	for _, line := range x.Notes {
+		p.app.Warn("%s", line)
+	}
+	return x, nil
 }
 
 // leaf is a slot as it is trained with.

@@ -45,11 +45,12 @@ type runOptions struct {
 	curve         string
 	explain       bool
 	times         bool
+	check         int
 }
 
 const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. With --rank it trains adapters beside frozen weights, which may be quantized, and writes DIR/adapter.gguf, as llama.cpp reads it; where the weights are floats DIR/model.gguf is the model with the adapters merged in. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
 
-A step has --batch slots of --tokens tokens. Its bits do not depend on threads or on how many slots are computed at once (--walk).`
+A step has --batch slots of --tokens tokens. Its bits do not depend on threads, on how many slots are computed at once (--walk) or on --replicas. Replicas compute their slots side by side, each with memory beside its cores; of weights and moments there is one copy, of which each updates a share. -t is the number of threads of all replicas together, at least one each.`
 
 func (p *program) runCommand() {
 	c := p.app.NewCommand("run [flags]", "train a model", runLong, p.runRun)
@@ -84,6 +85,7 @@ func (p *program) runCommand() {
 	g.Int(&o.skipBad, "skip-bad-steps", "", 0, 0, 1<<30, "N", "steps whose loss or gradients are no numbers and that are left out; one more ends the run")
 	p.net.auxFlag(c)
 	p.net.flags(c)
+	cli.NewGroup(c.Flags(), "Computing").Int(&o.check, "check-replicas", "", 100, 0, 1<<30, "N", "steps from one comparison of the replicas' panels to the next; 0: none")
 	p.lora.flags(c)
 }
 
@@ -94,6 +96,7 @@ type session struct {
 	p        *program
 	ctx      context.Context
 	c        *dataset.Set
+	nets     *train.Replicas
 	t        *train.Trainer
 	state    train.State
 	val      []train.Leaf
@@ -101,7 +104,7 @@ type session struct {
 	curve    *curve.Curve
 	undrawn  bool               // that the curve could not be written was said
 	peaks    map[string]float64 // operations a second, by kind of arithmetic
-	profile  *measure.Profile   // of --step-times
+	profiles []*measure.Profile // of --step-times, by replica
 	made     int                // steps of this session
 	need     int64              // bytes, as estimated, with the mapped file
 	before   int64              // bytes that were held before any of it was taken; 0: not known
@@ -126,6 +129,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 		return cli.Usage("--explain: the plan has no JSON form; leave --json out")
 	case o.out == "" && !o.explain:
 		return cli.Usage("no output: name a folder with -o")
+	}
+	if err := p.deal(); err != nil {
+		return err
 	}
 	m, g, err := p.model()
 	if err != nil {
@@ -162,20 +168,22 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if s.before, err = measure.HeldMemory(); err != nil {
 		p.app.Info("memory that is held is not known: %v", err)
 	}
-	debug.SetGCPercent(train.GarbagePercent(need))
-	net, crew, err := p.netOf(m, p.leaves())
-	if err != nil {
+	debug.SetGCPercent(train.GarbagePercent(need, len(p.places)))
+	if s.nets, err = p.nets(m); err != nil {
 		return err
 	}
-	defer crew.Close()
-	if s.t, err = train.NewTrainer(net, train.Options{Batch: p.net.batch, Optimizer: o.optimizer, Schedule: o.schedule}); err != nil {
+	defer s.nets.Close()
+	opt := train.Options{Batch: p.net.batch, Optimizer: o.optimizer, Schedule: o.schedule, CheckReplicas: o.check}
+	if s.t, err = train.NewTrainer(s.nets.Nets[0], opt, s.nets.Nets[1:]...); err != nil {
 		return cli.Usage("%v", err)
 	}
-	if err := s.samplePeaks(crew); err != nil {
+	if err := s.samplePeaks(); err != nil {
 		return err
 	}
 	if o.times {
-		s.profile = measure.NewProfile(net.Plan())
+		for _, n := range s.nets.Nets {
+			s.profiles = append(s.profiles, measure.NewProfile(n.Plan()))
+		}
 	}
 	err = s.begin(c.Context(), g)
 	if s.log != nil {
@@ -319,13 +327,15 @@ func (s *session) step() error {
 	for i := range s.p.net.batch {
 		batch = append(batch, leaf(s.c.Slot(s.at*s.p.net.batch+i)))
 	}
-	if s.profile != nil {
-		s.t.Net.Look(s.profile.Hook)
+	for r, x := range s.profiles {
+		s.nets.Nets[r].Look(x.Hook)
 	}
 	start := time.Now()
 	r, err := s.t.Step(batch, &s.stop)
 	took := time.Since(start)
-	s.t.Net.Look(nil)
+	for r := range s.profiles {
+		s.nets.Nets[r].Look(nil)
+	}
 	s.at++
 	bad := (*train.BadStepError)(nil)
 	switch {
@@ -451,6 +461,7 @@ func (s *session) save() error {
 
 // finish writes the last checkpoint and the model, and says what came of it.
 func (s *session) finish(m *gguf.Model) error {
+	s.where()
 	if err := s.save(); err != nil {
 		return err
 	}
@@ -490,6 +501,20 @@ func (s *session) finish(m *gguf.Model) error {
 		return err
 	}
 	return s.print(model, adapter)
+}
+
+// where says on which nodes the memory of replicas lies.
+func (s *session) where() {
+	if !s.p.app.Common.Verbose {
+		return
+	}
+	for _, x := range s.nets.Where() {
+		if x.Err != nil {
+			s.p.app.Info("replica %d: %s: %v", x.Replica, x.What, x.Err)
+			continue
+		}
+		s.p.app.Info("replica %d at nodes %s: %s %s (%s), %.2f %% at home", x.Replica, humanize.ShortList(x.Nodes, 40), x.What, humanize.Bytes(x.Bytes), x.By, 100*x.Share())
+	}
 }
 
 // print writes the result.

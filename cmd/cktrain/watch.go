@@ -15,7 +15,6 @@ import (
 	"ck/internal/picture"
 	"ck/internal/plaintext"
 	"ck/internal/quant"
-	"ck/internal/team"
 	"ck/internal/train/curve"
 )
 
@@ -81,15 +80,20 @@ func (s *session) openLog() error {
 	return nil
 }
 
-// samplePeaks takes the peaks of arithmetic by which steps are judged.
-func (s *session) samplePeaks(t *team.Team) error {
+// samplePeaks takes the peaks of arithmetic by which steps are judged, of the CPUs of all replicas.
+func (s *session) samplePeaks() error {
+	crew, err := s.p.crew()
+	if err != nil {
+		return err
+	}
+	defer crew.Close()
 	kinds := []string{peakKind(s.p.typ())}
 	if s.p.run.times && kinds[0] != measure.F32 { // of what is no product
 		kinds = append(kinds, measure.F32)
 	}
 	s.peaks = map[string]float64{}
 	for _, kind := range kinds {
-		peak, err := measure.SamplePeak(t, kind, peakWithin)
+		peak, err := measure.SamplePeak(crew, kind, peakWithin)
 		if err != nil {
 			return err
 		}
@@ -106,7 +110,7 @@ func peakKind(t quant.Type) string {
 	return measure.F32
 }
 
-// operations are those of a step.
+// operations are those of a step, of all replicas.
 func (s *session) operations() float64 {
 	return s.t.Net.Operations() * float64(s.p.net.batch/s.p.leaves())
 }
@@ -203,22 +207,33 @@ type stepTime struct {
 	Peak    float64 `json:"peak_share,omitempty"`
 }
 
-// times are where the time of steps went: of the walks by item, and what is around them.
+// times are where the time of steps went: of the walks by item, and what is around them. Seconds are the mean of the replicas, rates those of all together.
 func (s *session) times() (out []stepTime) {
-	if s.profile == nil || s.made == 0 {
+	if len(s.profiles) == 0 || s.made == 0 {
 		return nil
 	}
-	each := s.inSteps.Seconds() / float64(s.made)
-	walks := float64(s.p.net.batch / s.p.leaves())
-	rest := each
-	for _, x := range s.profile.Steps(s.t.Net.Load()) {
-		r := stepTime{Name: x.Name, Items: x.Items, Seconds: x.Time * walks, Rate: x.OpsRate()}
-		r.Share = r.Seconds / each
-		if peak := s.peaks[x.Work.Kind]; peak > 0 {
-			r.Peak = r.Rate / peak
+	each, n := s.inSteps.Seconds()/float64(s.made), float64(len(s.profiles))
+	walks := float64(s.p.net.batch/s.p.leaves()) / n // of a replica; replicas walk side by side
+	at, kinds := map[string]int{}, []string{}
+	for r, x := range s.profiles {
+		for _, x := range x.Steps(s.nets.Nets[r].Load()) {
+			i, ok := at[x.Name]
+			if !ok {
+				i = len(out)
+				at[x.Name], out, kinds = i, append(out, stepTime{Name: x.Name, Items: x.Items}), append(kinds, x.Work.Kind)
+			}
+			out[i].Seconds += x.Time * walks / n
+			out[i].Rate += x.OpsRate()
 		}
-		rest -= r.Seconds
-		out = append(out, r)
+	}
+	rest := each
+	for i := range out {
+		x := &out[i]
+		x.Share = x.Seconds / each
+		if peak := s.peaks[kinds[i]]; peak > 0 {
+			x.Peak = x.Rate / peak
+		}
+		rest -= x.Seconds
 	}
 	return append(out, stepTime{Name: "sums, update, panels", Seconds: rest, Share: rest / each})
 }

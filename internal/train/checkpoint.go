@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"ck/internal/gguf"
@@ -143,6 +144,6 @@ func (t *Trainer) Restore(m *gguf.Model, want State) error {
 			}
 		}
 		t.Done = s.Step
-		return t.Net.Renew()
+		return t.renew(&atomic.Bool{})
 	})
 }

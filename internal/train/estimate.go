@@ -32,9 +32,11 @@ const (
 	garbageShare = 50
 )
 
-// GarbagePercent is Garbage as debug.SetGCPercent takes it: the collector counts the slab of keys and values whole, of which pages become resident as they
-// are written.
-func GarbagePercent(n int64) int { return int(min(100, max(1, 100*Garbage(n)/(n+kv.SlabBytes)))) }
+// GarbagePercent is Garbage as debug.SetGCPercent takes it: the collector counts each replica's slab of keys and values whole, of which pages become resident
+// as they are written.
+func GarbagePercent(n int64, replicas int) int {
+	return int(min(100, max(1, 100*Garbage(n)/(n+int64(replicas)*kv.SlabBytes))))
+}
 
 // A Part is a part of the memory.
 type Part struct {
@@ -57,6 +59,14 @@ func (m Memory) Total() (n int64) {
 		n += p.Bytes
 	}
 	return n
+}
+
+// Times is what so many replicas take together: values and moments are there once, and so is the matrix that is decoded.
+func (m Memory) Times(replicas int) Memory {
+	n := int64(replicas)
+	all := Memory{Values: m.Values, Moments: m.Moments, Panels: n * m.Panels, Walk: n * m.Walk, Sums: n * m.Sums, Cache: n * m.Cache, Decode: m.Decode}
+	all.Rest = Garbage(all.Total())
+	return all
 }
 
 // Estimate is what a net of a graph, which it extends, and its training take, and the operations of a step; nothing is taken. workers is how many there will

@@ -47,6 +47,10 @@ type NetOptions struct {
 	LoRA   *LoRA         // what is trained beside frozen matrices; nil: all weights are
 	// Balance is the factor of the load-balancing term that each choice of experts adds to the loss (step.Balance); 0: none does.
 	Balance float64
+
+	memory func(what string, n int) ([]byte, error)     // of panels and buffers, at a multiple of 64; nil: anywhere
+	spread func(sizes []int) (v [][]float32, err error) // of what is kept once for all replicas: numbers by parameter; nil: anywhere
+	decode *[]float32                                   // room for one frozen matrix, which replicas share; nil: the net has its own
 }
 
 // ErrNoExperts is that a load is to be balanced where there is none.
@@ -65,11 +69,14 @@ type Net struct {
 	G      *graph.Graph // with its backward
 	Params []*Param     // in the order of the graph's weights
 
-	opt   NetOptions
-	walk  *walk.Walker
-	cache *kv.Cache
-	batch walk.Batch
-	seqs  []int
+	opt    NetOptions
+	values [][]float32                               // by weight: masters, and what is frozen and not multiplied
+	load   func(w graph.Weight, dst []float32) error // writes values of frozen matrices
+	panels []panels
+	walk   *walk.Walker
+	cache  *kv.Cache
+	batch  walk.Batch
+	seqs   []int
 
 	targets []int32 // for tests: of each row; nil: what follows
 }
@@ -85,14 +92,19 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		return nil, err
 	}
 	frozen, gradients, weights := x.frozen, x.gradients, x.weights
-	n := &Net{G: g, opt: opt}
-	values := make([][]float32, weights)
+	n := &Net{G: g, opt: opt, load: load}
+	values, err := n.masters(g.Weights[:weights], func(id graph.WeightID) bool { return (frozen == nil || !frozen(id)) && len(gradients[id]) > 0 })
+	if err != nil {
+		return nil, err
+	}
 	for i, w := range g.Weights[:weights] {
 		id := graph.WeightID(i)
 		if roles := g.Roles(id); frozen != nil && frozen(id) && roles[graph.Matrix] && !roles[graph.Lookup] {
 			continue // panels are made of it, and nothing else
 		}
-		values[i] = make([]float32, w.Rows*w.Cols)
+		if values[i] == nil {
+			values[i] = make([]float32, w.Rows*w.Cols)
+		}
 		if opt.LoRA == nil || !opt.LoRA.begin(w, values[i]) {
 			if err := load(w, values[i]); err != nil {
 				return nil, err
@@ -110,15 +122,20 @@ func NewNet(g *graph.Graph, opt NetOptions, load func(w graph.Weight, dst []floa
 		}
 		n.Params = append(n.Params, &Param{Weight: w, Value: values[i], gradients: v, vectors: g.Roles(id)[graph.Vector]})
 	}
-	return n, n.lay(values, load)
+	n.values = values
+	return n, n.lay()
 }
 
 // lay makes the plan, the panels and the buffers.
-func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) error) error {
-	g := n.G
+func (n *Net) lay() error {
+	g, values := n.G, n.values
 	f := n.opt.Table.Format(n.opt.Type, n.opt.Type == quant.F32)
 	fixed := map[int][]*source{} // of frozen matrices
 	w := walk.Weights{Slots: make([][]*walk.Slot, len(g.Weights)), Vectors: make([][]float32, len(g.Weights)), Decode: make([]func(int, []float32), len(g.Weights))}
+	room, err := n.panelsRoom(f)
+	if err != nil {
+		return err
+	}
 	for i, x := range g.Weights {
 		own := i
 		if x.Turned {
@@ -134,7 +151,10 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 		if roles[graph.Matrix] {
 			part := x
 			x.From, x.Of = 0, 0 // its values are here without the tensor's others
-			s := walk.NewSlot(x, f, nil, aligned(walk.PanelsBytes(x, f)))
+			mem := room[:walk.PanelsBytes(x, f)]
+			room = room[walk.PanelsRoom(x, f):]
+			s := walk.NewSlot(x, f, nil, mem)
+			n.panels = append(n.panels, panels{part, mem})
 			src := newSource(s, x, v, n.opt.Table)
 			w.Slots[i] = []*walk.Slot{s}
 			if p := slices.IndexFunc(n.Params, func(p *Param) bool { return same(p.Weight, part) }); p >= 0 {
@@ -144,7 +164,7 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 			}
 		}
 	}
-	if err := n.pack(values, fixed, load); err != nil {
+	if err := n.pack(fixed); err != nil {
 		return err
 	}
 	p, err := buildPlan(g, n.opt, n.opt.Team.Size(), f)
@@ -159,25 +179,32 @@ func (n *Net) lay(values [][]float32, load func(w graph.Weight, dst []float32) e
 		}
 		layers = append(layers, kv.Layer{Heads: c.KVHeads, Format: f})
 	}
-	n.cache = kv.New(layers, 1, 1, func(_, size int) ([]byte, error) { return aligned(size), nil }, 0)
-	if n.walk, err = walk.New(p, step.Routines, n.opt.Table, w, n.cache, aligned(p.Arena+64)); err != nil {
+	n.cache = kv.New(layers, 1, 1, func(_, size int) ([]byte, error) { return n.take("keys and values", size) }, 0)
+	arena, err := n.take("buffers", p.Arena+64)
+	if err != nil {
+		return err
+	}
+	if n.walk, err = walk.New(p, step.Routines, n.opt.Table, w, n.cache, arena); err != nil {
 		return err
 	}
 	return n.Renew()
 }
 
 // pack makes the panels of frozen matrices, one matrix after the other: its values are there while they are packed.
-func (n *Net) pack(values [][]float32, fixed map[int][]*source, load func(w graph.Weight, dst []float32) error) error {
+func (n *Net) pack(fixed map[int][]*source) error {
 	size := n.opt.Team.Size()
-	var room []float32 // of one matrix after the other: garbage of each would be as much memory as all
+	room := n.opt.decode // of one matrix after the other: garbage of each would be as much memory as all
+	if room == nil {
+		room = new([]float32)
+	}
 	for i, sources := range fixed {
-		v, w := values[i], n.G.Weights[i]
+		v, w := n.values[i], n.G.Weights[i]
 		if v == nil {
-			if n := w.Rows * w.Cols; cap(room) < n {
-				room = make([]float32, n)
+			if n := w.Rows * w.Cols; cap(*room) < n {
+				*room = make([]float32, n)
 			}
-			v = room[:w.Rows*w.Cols]
-			if err := load(w, v); err != nil {
+			v = (*room)[:w.Rows*w.Cols]
+			if err := n.load(w, v); err != nil {
 				return err
 			}
 		}

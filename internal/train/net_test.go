@@ -211,7 +211,9 @@ func TestSameGradients(t *testing.T) {
 					if _, err := n.Walk(batch[at:at+c.leaves], 0.01, nil); err != nil {
 						t.Fatal(err)
 					}
-					sum.Add()
+					if err := sum.Add(); err != nil {
+						t.Fatal(err)
+					}
 				}
 				for i, got := range sum.Gradients() {
 					p := n.Params[i]

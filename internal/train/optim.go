@@ -79,15 +79,15 @@ func (s Schedule) At(n int) float64 {
 	return s.Rate * (s.Floor + (1-s.Floor)*left)
 }
 
-// norm is the Euclidean norm of all gradients: of parts in float64, these in their order.
-func (n *Net) norm(gradients [][]float32) float64 {
-	var sums [][]float64
-	for _, g := range gradients {
-		sums = append(sums, make([]float64, (len(g)+part-1)/part))
-	}
-	n.each(gradients, func(i, lo, hi int) {
+// squares writes the sums of squares of the gradients that replica r owns: of parts, in float64.
+func (n *Net) squares(gradients [][]float32, r, replicas int, sums [][]float64) error {
+	return n.shard(gradients, r, replicas, func(i, lo, hi int) {
 		sums[i][lo/part] = n.opt.Table.SumSquares64(gradients[i][lo:hi])
 	})
+}
+
+// norm is the Euclidean norm of all gradients, of the sums of squares of their parts, in their order.
+func norm(sums [][]float64) float64 {
 	all := 0.0
 	for _, s := range sums {
 		for _, x := range s {
@@ -100,8 +100,8 @@ func (n *Net) norm(gradients [][]float32) float64 {
 // Moments are what AdamW keeps of a parameter.
 type Moments struct{ M, V []float32 }
 
-// update changes values by gradients, which are multiplied by scale first: step t, counted from 1, at a rate.
-func (n *Net) update(o Optimizer, gradients [][]float32, moments []Moments, t int, rate float64, scale float32) {
+// update changes the values that replica r owns by gradients, which are multiplied by scale first: step t, counted from 1, at a rate.
+func (n *Net) update(o Optimizer, gradients [][]float32, moments []Moments, r, replicas, t int, rate float64, scale float32) error {
 	adamw := elem.AdamW{
 		Scale: scale, Beta1: float32(o.Beta1), Beta2: float32(o.Beta2), Rest1: float32(1 - o.Beta1), Rest2: float32(1 - o.Beta2),
 		Rate: float32(rate / (1 - math.Pow(o.Beta1, float64(t)))), Root: float32(1 / math.Sqrt(1-math.Pow(o.Beta2, float64(t)))), Eps: float32(o.Eps), Keep: 1,
@@ -109,7 +109,7 @@ func (n *Net) update(o Optimizer, gradients [][]float32, moments []Moments, t in
 	decays := adamw
 	decays.Keep = float32(1 - rate*o.Decay)
 	plain := float32(rate)
-	n.each(gradients, func(i, lo, hi int) {
+	return n.shard(gradients, r, replicas, func(i, lo, hi int) {
 		p, k := n.Params[i], &adamw
 		if p.Matrix() {
 			k = &decays

@@ -233,7 +233,7 @@ func (c *torchCase) compare(t *testing.T, r *torchRun, workers int) {
 			t.Errorf("%s, step %d: %d tokens count, PyTorch has %d; the rate is %v, PyTorch's %v", c.Name, step+1, s.Targets, want.Targets, s.Rate, want.Rate)
 		}
 		loss, norm = max(loss, math.Abs(s.Loss-want.Loss)), max(norm, math.Abs(s.Norm/want.Norm-1))
-		for i, g := range x.sum.whole {
+		for i, g := range x.tops.whole[0] {
 			sum := 0.0
 			for _, v := range g {
 				sum += float64(v) * float64(v)

@@ -196,7 +196,7 @@ func TestAdamW(t *testing.T) {
 			t.Fatal(err)
 		}
 		scale, norm := min(1, o.Clip/s.Norm), 0.0
-		for i, g := range x.sum.whole {
+		for i, g := range x.tops.whole[0] {
 			p := x.Net.Params[i]
 			for j, v := range g {
 				norm += float64(v) * float64(v)
@@ -273,7 +273,8 @@ func TestBadStep(t *testing.T) {
 		want string
 	}{{Step{Loss: 1, Norm: math.NaN()}, "the gradient of " + x.Net.Params[4].Name}, {Step{Loss: math.Inf(1), Norm: math.NaN()}, "the loss"}} {
 		var bad *BadStepError
-		if err := x.check(c.s, of); !errors.As(err, &bad) || bad.Where != c.want {
+		x.tops.whole[0] = of
+		if err := x.check(c.s); !errors.As(err, &bad) || bad.Where != c.want {
 			t.Errorf("%v, expected %s", err, c.want)
 		}
 	}
@@ -318,7 +319,7 @@ func TestEstimate(t *testing.T) {
 				moments += 4 * (len(x.Moments[i].M) + len(x.Moments[i].V))
 			}
 			sums := 0
-			for _, room := range append(slices.Clone(x.sum.spare), x.sum.waits...) {
+			for _, room := range append(slices.Clone(x.sums[0].spare), x.sums[0].waits...) {
 				for _, v := range room {
 					sums += 4 * len(v)
 				}
@@ -481,4 +482,14 @@ func TestCheckGradients(t *testing.T) {
 	if mem.Values != values || mem.Panels != panels || mem.Walk != int64(n.Plan().Arena) || mem.Moments != 2*values || ops <= 0 {
 		t.Errorf("%+v; values take %d, panels %d, buffers %d", mem, values, panels, n.Plan().Arena)
 	}
+}
+
+// checkpoint opens one.
+func checkpoint(t *testing.T, b []byte) *gguf.Model {
+	t.Helper()
+	m, err := gguf.FromBytes("checkpoint", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

@@ -126,7 +126,7 @@ func TestTrainSignals(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		log := filepath.Join(t.TempDir(), "log")
 		run := func() *victim {
-			return startVictim(t, trainCommand(t, model, text, out, "--steps", "1000000", "--save-every", "1000000", "--log", log))
+			return startVictim(t, trainCommand(t, model, text, out, "--steps", "1000000", "--save-every", "1000000", "--log", log, "--replicas", "2"))
 		}
 		last := 0
 		for range 2 { // the second time from the checkpoint
