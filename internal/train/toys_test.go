@@ -20,10 +20,13 @@ type toy struct {
 	*graph.Graph
 	rng *rand.Rand
 	n   int
+
+	factors bool // products of experts have factors, which are frozen as their matrices are
+	frozen  map[graph.WeightID]bool
 }
 
 func newToy(seed uint64) *toy {
-	return &toy{&graph.Graph{Vocab: 23, Context: 64}, rand.New(rand.NewPCG(seed, 1)), 0}
+	return &toy{&graph.Graph{Vocab: 23, Context: 64}, rand.New(rand.NewPCG(seed, 1)), 0, false, map[graph.WeightID]bool{}}
 }
 
 func (g *toy) do(op graph.Op, width int, in []graph.ValueID, w ...graph.WeightID) graph.ValueID {
@@ -121,7 +124,11 @@ func (g *toy) mixture(x graph.ValueID, op step.Route, experts, inner int, bias, 
 		if bias {
 			list = append(list, g.weight(experts, w.Each()))
 		}
-		return in(step.Experts{Slices: 1}, w.Each(), []graph.ValueID{x, ids}, list...)
+		if g.factors {
+			list = append(list, g.weight(1, experts))
+			g.frozen[list[0]], g.frozen[list[len(list)-1]] = true, true
+		}
+		return in(step.Experts{Slices: 1, Factors: g.factors}, w.Each(), []graph.ValueID{x, ids}, list...)
 	}
 	next := func(rows, cols int) graph.Weight {
 		g.n++
@@ -152,6 +159,9 @@ func (g *toy) end(x graph.ValueID, tied bool, bound float32) {
 		g.Logits = g.do(step.Softcap{Cap: bound}, g.Vocab, []graph.ValueID{g.Logits})
 	}
 }
+
+// toyBalance is the factor of the toys' load-balancing terms.
+const toyBalance = float32(0.4)
 
 // toys are graphs that have every kind with a backward, each value read by one and by several.
 func toys() map[string]*toy {
@@ -210,11 +220,13 @@ func toys() map[string]*toy {
 	}{
 		{name: "softmax", op: step.Route{Used: 2, Norm: true, Scale: 1.5}, bias: true},
 		{name: "softmax-plain", op: step.Route{Used: 3, Factors: true}, fused: true},
-		{name: "sigmoid", op: step.Route{Used: 2, Gate: step.Sigmoid, Norm: true, Groups: 2, GroupsUsed: 1}},
+		{name: "sigmoid", op: step.Route{Used: 2, Gate: step.Sigmoid, Norm: true, Groups: 2, GroupsUsed: 1, Factors: true}},
 		{name: "sigmoid-first", op: step.Route{Used: 1, Gate: step.Sigmoid}, first: true},
 		{name: "softmax-chosen", op: step.Route{Used: 2, Gate: step.SoftmaxChosen, Norm: true, Factors: true}, bias: true},
+		{name: "frozen", op: step.Route{Used: 2, Norm: true, Factors: true}, bias: true},
 	} {
 		g, x = begin(c.name, 8, 0)
+		g.factors = c.name == "frozen"
 		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.mixture(x, c.op, 4, 5, c.bias, c.fused, c.first)})
 		a = g.attend(x, 2, 1, 4, 4, graph.Cache{}, 0, false)
 		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.linear(a, 8, false)})
@@ -223,25 +235,31 @@ func toys() map[string]*toy {
 		shared := g.do(step.Weigh{}, 8, []graph.ValueID{g.linear(n, 8, true), g.linear(n, 1, false)})
 		x = g.do(step.Add{}, 8, []graph.ValueID{x, g.do(step.Add{}, 8, []graph.ValueID{y, shared})})
 		g.end(x, true, 0)
-		step.Balanced(g.Graph, 0.4)
+		step.Balanced(g.Graph, toyBalance)
 	}
 	return all
+}
+
+// values draws those of all weights.
+func (g *toy) values() (m [][]float64) {
+	for _, x := range g.Weights {
+		v := make([]float64, x.Rows*x.Cols)
+		for i := range v {
+			if v[i] = g.rng.NormFloat64() / math.Sqrt(float64(x.Cols)) * 1.5; x.Rows == 1 {
+				v[i] = 1 + 0.3*g.rng.NormFloat64()
+			}
+		}
+		m = append(m, v)
+	}
+	return m
 }
 
 // Gradients are those of central differences in random directions, tensor by tensor.
 func TestGradients(t *testing.T) {
 	const rows, h = 16, 1e-4
 	for name, g := range toys() {
-		forward := len(g.Weights)
-		m := make([][]float64, forward)
-		for w, x := range g.Weights {
-			m[w] = make([]float64, x.Rows*x.Cols)
-			for i := range m[w] {
-				if m[w][i] = g.rng.NormFloat64() / math.Sqrt(float64(x.Cols)) * 1.5; x.Rows == 1 {
-					m[w][i] = 1 + 0.3*g.rng.NormFloat64()
-				}
-			}
-		}
+		m := g.values()
+		forward := len(m)
 		in := graph.Input{Share: 1.0 / 11}
 		for r := range rows { // two leaves, the second one of two sequences; some rows do not count
 			in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r%8)), append(in.Seq, int32(r/8))
@@ -254,12 +272,12 @@ func TestGradients(t *testing.T) {
 			}
 		}
 		single := clone(g.Graph)
-		grads, err := step.Train(g.Graph, rows, rows/2, nil)
+		grads, err := step.Train(g.Graph, rows, rows/2, func(w graph.WeightID) bool { return g.frozen[w] })
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(grads) != forward {
-			t.Errorf("%s: gradients of %d of %d weights", name, len(grads), forward)
+		if trained := forward - len(g.frozen); len(grads) != trained {
+			t.Errorf("%s: gradients of %d of %d weights", name, len(grads), trained)
 		}
 		run := func() *graph.Ref {
 			return graph.Evaluate(g.Graph, in, func(w graph.WeightID, row int, dst []float64) { copy(dst, m[w][row*len(dst):]) })
@@ -276,7 +294,12 @@ func TestGradients(t *testing.T) {
 		}
 		r := run()
 		chosen = choices(r)
-		sameInSingles(t, name, single, g.Graph, r, grads, m)
+		if got, want := balance(r), plainBalance(r, rows/2); math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%s: balancing adds %.12g, by its formula %.12g", name, got, want)
+		}
+		if len(g.frozen) == 0 {
+			sameInSingles(t, name, single, g.Graph, r, grads, m, 1e-5)
+		}
 		for _, w := range slices.Sorted(maps.Keys(grads)) {
 			terms := grads[w]
 			for done := 0; done < 2; {
@@ -310,6 +333,43 @@ func TestGradients(t *testing.T) {
 	}
 }
 
+// Values that are several panels wide, matrices of more rows than are made at a time, and sequences of several tiles, where windows end at a tile's edge, one
+// before and one behind it, and last tiles have one row or two.
+func TestWideGradients(t *testing.T) {
+	const hidden, leaf = 66, 130 + 129
+	g := newToy(3)
+	x := g.do(step.Embed{}, hidden, nil, g.weight(g.Vocab, hidden))
+	for i, c := range []graph.Cache{{Window: 66}, {Window: 65}, {Window: 40, Chunked: true}} {
+		d := [][2]int{{4, 4}, {4, 6}, {68, 70}}[i]
+		a := g.attend(g.norm(x, 0), 2, 1, d[0], d[1], c, 0, false)
+		x = g.do(step.Add{}, hidden, []graph.ValueID{x, g.linear(a, hidden, false)})
+	}
+	y := g.mixture(g.norm(x, 0), step.Route{Used: 2, Norm: true}, 3, 260, true, false, false)
+	x = g.do(step.Add{}, hidden, []graph.ValueID{x, y})
+	g.end(x, false, 0)
+	m := g.values()
+	in := graph.Input{Share: 1.0 / 400}
+	seq := int32(-1)
+	for r := range 2 * leaf {
+		pos := r % leaf
+		if pos >= 130 && r < leaf || pos >= 129 && r >= leaf {
+			pos -= 130 - r/leaf
+		}
+		if pos == 0 {
+			seq++
+		}
+		in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(pos)), append(in.Seq, seq)
+		in.Pick, in.Target = append(in.Pick, int32(r)), append(in.Target, int32(g.rng.IntN(g.Vocab)))
+	}
+	single := clone(g.Graph)
+	grads, err := step.Train(g.Graph, 2*leaf, leaf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := graph.Evaluate(g.Graph, in, func(w graph.WeightID, row int, dst []float64) { copy(dst, m[w][row*len(dst):]) })
+	sameInSingles(t, "wide", single, g.Graph, r, grads, m, 5e-5)
+}
+
 // choices is the experts that rows chose.
 func choices(r *graph.Ref) (all [][][]float64) {
 	for _, s := range r.G.Steps {
@@ -332,8 +392,46 @@ func balance(r *graph.Ref) (sum float64) {
 	return sum
 }
 
-// sameInSingles holds a net of a toy against the float64 of its training graph.
-func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.Ref, grads map[graph.WeightID][]graph.ValueID, m [][]float64) {
+// plainBalance is what they add by their formula: of each leaf, experts times the sum of f*p, for each row that counts, by the toys' factor.
+func plainBalance(r *graph.Ref, leaf int) (sum float64) {
+	for _, s := range r.G.Steps {
+		op, ok := s.Op.(step.Balance)
+		if !ok {
+			continue
+		}
+		logits, ids := r.Vals[s.In[0]], r.Vals[s.In[1]]
+		for r0 := 0; r0 < len(logits); r0 += leaf {
+			n := len(logits[0])
+			f, p, rows := make([]float64, n), make([]float64, n), 0.0
+			for i := r0; i < r0+leaf; i++ {
+				if r.In.Target[i] < 0 {
+					continue
+				}
+				rows++
+				for _, id := range ids[i] {
+					f[int(id)]++
+				}
+				all, score := 0.0, make([]float64, n)
+				for e, x := range logits[i] {
+					if score[e] = math.Exp(x); op.Gate == step.Sigmoid {
+						score[e] = 1 / (1 + math.Exp(-x))
+					}
+					all += score[e]
+				}
+				for e := range p {
+					p[e] += score[e] / all
+				}
+			}
+			for e := range p {
+				sum += float64(toyBalance) * float64(n) * f[e] / rows * p[e]
+			}
+		}
+	}
+	return sum
+}
+
+// sameInSingles holds a net of a toy against the float64 of its training graph; gradients are off by at most so much of their length.
+func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.Ref, grads map[graph.WeightID][]graph.ValueID, m [][]float64, most float64) {
 	t.Helper()
 	rows := len(r.In.IDs)
 	for _, workers := range []int{1, 3} {
@@ -369,7 +467,7 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 				}
 				diff, sum = diff+(float64(x)-want)*(float64(x)-want), sum+want*want
 			}
-			if e := math.Sqrt(diff / (sum + 1e-30)); !(e < 1e-5) {
+			if e := math.Sqrt(diff / (sum + 1e-30)); !(e < most) {
 				t.Errorf("%s, %d workers: %s: the gradient is off by %.2g", name, workers, p.Label(), e)
 			}
 		}
