@@ -109,3 +109,24 @@ func TestRouteChoice(t *testing.T) {
 		}
 	}
 }
+
+// Where the scores of all that were chosen are next to nothing, Norm divides by 1e-20 instead of their sum, which the gradient then does not go through.
+func TestRouteTinySums(t *testing.T) {
+	op := Route{Used: 2, Gate: Sigmoid, Norm: true}
+	logits, d := []float64{-60, -58, -70}, []float64{0.5, -2}
+	ids, weights := choose(op, logits, nil)
+	got := make([]float64, 3)
+	op.slopes(got, nil, logits, ids, d, nil, make([]float64, 3), make([]float64, 4))
+	for j, id := range ids {
+		s := 1 / (1 + math.Exp(-logits[int(id)]))
+		if want := s / 1e-20; math.Abs(weights[j]-want) > 1e-12*want {
+			t.Errorf("expert %v: the weight is %v, want %v", id, weights[j], want)
+		}
+		if want := d[j] * s * (1 - s) / 1e-20; math.Abs(got[int(id)]-want) > 1e-12*math.Abs(want) {
+			t.Errorf("expert %v: the gradient is %v, want %v", id, got[int(id)], want)
+		}
+	}
+	if got[2] != 0 {
+		t.Errorf("an expert that was not chosen has the gradient %v", got[2])
+	}
+}
