@@ -57,6 +57,42 @@ func TestPairBF16(t *testing.T) {
 	})
 }
 
+// The greatest is found at every place, also of numbers below zero.
+func TestMax(t *testing.T) {
+	eachTier(t, func(t *testing.T, tab *ElemTable, r *rand.Rand, n int) {
+		x := testkit.Guarded[float32](t, n)
+		for i := range x {
+			x[i] = -2 - r.Float32()
+		}
+		for i, old := range x {
+			if n > 200 && i > 40 && i < n-40 {
+				continue
+			}
+			x[i] = -1
+			if got := tab.Max(x); got != -1 {
+				t.Fatalf("with -1 at %d of %d Max is %g", i, n, got)
+			}
+			x[i] = old
+		}
+	})
+}
+
+// Results below 2^-125 are zero, those above are not.
+func TestExpTiny(t *testing.T) {
+	eachTier(t, func(t *testing.T, tab *ElemTable, r *rand.Rand, n int) {
+		a, dst := testkit.Guarded[float32](t, n), testkit.Guarded[float32](t, n)
+		for i := range a {
+			a[i] = float32(-math.Ln2 * (124.5 + float64(i%2)))
+		}
+		tab.Exp(dst, a, 0)
+		for i, got := range dst {
+			if (got == 0) != (i%2 == 1) {
+				t.Fatalf("e^%g is %g", a[i], got)
+			}
+		}
+	})
+}
+
 func TestExp(t *testing.T) {
 	eachTier(t, func(t *testing.T, tab *ElemTable, r *rand.Rand, n int) {
 		if n == 0 {
