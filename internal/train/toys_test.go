@@ -394,14 +394,15 @@ func balance(r *graph.Ref) (sum float64) {
 	return sum
 }
 
-// plainBalance is what they add by their formula: of each leaf, experts times the sum of f*p, for each row that counts, by the toys' factor.
+// plainBalance is what they add by their formula: of each choice and leaf, experts times the sum of f*p, for each row that counts, by the
+// toys' factor.
 func plainBalance(r *graph.Ref, leaf int) (sum float64) {
 	for _, s := range r.G.Steps {
-		op, ok := s.Op.(step.Balance)
+		op, ok := s.Op.(step.Route)
 		if !ok {
 			continue
 		}
-		logits, ids := r.Vals[s.In[0]], r.Vals[s.In[1]]
+		logits, ids := r.Vals[s.In[0]], r.Vals[s.Out[0]]
 		for r0 := 0; r0 < len(logits); r0 += leaf {
 			n := len(logits[0])
 			f, p, rows := make([]float64, n), make([]float64, n), 0.0
