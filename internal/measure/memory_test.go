@@ -1,24 +1,31 @@
 package measure
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+)
 
 // What a process touches is in the memory that it has held, and stays there when it is given back.
 func TestHeldMemory(t *testing.T) {
-	before, err := HeldMemory()
-	if err != nil {
-		t.Skip(err)
-	}
 	const n = 64 << 20
-	b := make([]byte, n)
-	for i := 0; i < n; i += 4096 {
-		b[i] = 1
+	if os.Getenv("CK_TEST_HOLD") != "" { // a process of its own: other tests may have held more at once
+		before, err := HeldMemory()
+		b := make([]byte, n)
+		for i := 0; i < n; i += 4096 {
+			b[i] = 1
+		}
+		after, err2 := HeldMemory()
+		fmt.Println("held", after-before, err, err2, b[4096])
+		return
 	}
-	after, err := HeldMemory()
-	if err != nil || after-before < n*3/4 || after-before > n*5/4 {
-		t.Errorf("%d bytes touched, %d more held: %v", n, after-before, err)
-	}
-	if b[4096] != 1 {
-		t.Fatal("not kept")
+	self := exec.Command(os.Args[0], "-test.run", "^TestHeldMemory$")
+	self.Env = append(os.Environ(), "CK_TEST_HOLD=1")
+	out, err := self.Output()
+	held := int64(0)
+	if _, scan := fmt.Sscanf(string(out), "held %d <nil> <nil> 1", &held); err != nil || scan != nil || held < n*3/4 || held > n*5/4 {
+		t.Errorf("%d bytes touched: %s, %v, %v", n, out, err, scan)
 	}
 	if n, err := heldIn("f", []byte("Name:\tx\nVmHWM:\t  123 kB\nVmRSS:\t 5 kB\n")); n != 123<<10 || err != nil {
 		t.Errorf("%d, %v", n, err)
