@@ -96,7 +96,7 @@ func dot256(t tier256) *gen {
 				}
 			}
 			set = append(set, kernelSet{layout: l.name, gemv: t.name + "Gemv" + l.name, small: names(t.name+"Small%d"+l.name, 2, 3),
-				gemm: names(t.name+"Gemm%d"+l.name, 1, 3), tile: 1})
+				gemm: names(t.name+"Gemm%d"+l.name, 1, 3), tile: 1, streams: true})
 		}
 	}
 	e.set(t.set, t.doc, set)
@@ -106,7 +106,7 @@ func dot256(t tier256) *gen {
 // kernels writes the kernels of a layout. Unpacked panels of 4 bits are 10 % faster without VNNI, with it 3 % less what the unpacking
 // takes: not worth it. Q5_0 unpacked is like Q8_0 for VNNI.
 func (t tier256) kernels(e *gen, b *weights256) kernelSet {
-	set := kernelSet{layout: b.name, gemv: t.name + "Gemv" + b.name, small: names(t.name+"Small%d"+b.name, 2, 3), tile: 1}
+	set := kernelSet{layout: b.name, gemv: t.name + "Gemv" + b.name, small: names(t.name+"Small%d"+b.name, 2, 3), tile: 1, streams: !t.vnni}
 	signed := b.coding == whole && !t.vnni
 	for rows := 1; rows <= 3; rows++ {
 		if signed {

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// float layouts for 256-bit kernels. Two and three rows take chunk groups of a panel before they change halves. From memory (Small)
-// 8 KiB, less than the prefetch distance; of a cached panel (Gemm) 32 or 64 KiB.
+// float layouts for 256-bit kernels. Two and three rows take chunk groups of a panel before they change halves. From memory (Gemv, Small)
+// 8 KiB, for which they aim their streams; of a cached panel (Gemm) 32 or 64 KiB.
 type floatLayout256 struct {
 	name                  string
 	bytes                 int // of a group
@@ -24,7 +24,7 @@ one half (32 weight rows) at a time, the others wait in Y.
 	for each of Panels panels (Gemm: of one): Y = 0, or Y; for each K: Y += w*x
 
 DI, R8 weights: of the panel, of a half; SI, DX activations likewise, AX their stride; R9 Y, R10 its stride; CX groups left, BX those
-of the chunk, R12 those left of it; R11 what to prefetch; on the stack the panel loop's W, Y and number of panels left. Y0..
+of the chunk, R12 those left of it; R11, R14, R15 what to prefetch; on the stack the panel loop's W, Y, number of panels left, then what streams need. Y0..
 accumulators, row by row; behind them (one row: Y8; else Y12..) activations; Y14 of BF16's one and two rows the mask; Y15 weights.`
 
 // float256 emits the kernels that floatDoc256 describes.
@@ -63,7 +63,7 @@ func (k *float256) emit() {
 	e := k.e
 	what, frame := "panel", 0
 	if k.loop {
-		what, frame = "Panels panels", 24
+		what, frame = "Panels panels", streamFrame
 	}
 	e.describe(floatDoc256)
 	e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with %s of %s.", k.rows, what, k.l.name), frame)
@@ -79,6 +79,7 @@ func (k *float256) emit() {
 			e.p("MOVQ AX, %d(SP)", 8*i)
 		}
 		end()
+		streamArgs(e)
 	}
 	if k.rows > 1 {
 		e.lds("R13", [2]string{"XStride", "AX"}, [2]string{"YStride", "R10"})
@@ -88,8 +89,6 @@ func (k *float256) emit() {
 		end := e.macro("PANEL")
 		e.p("MOVQ 0(SP), DI")
 		e.p("MOVQ 8(SP), R9")
-		e.ld("R13", "Pf", "R11")
-		e.p("LEAQ (DI)(R11*2), R11") // twice Pf, as in int256.ahead
 		end()
 	} else {
 		e.lds("R13", [2]string{"W", "DI"}, [2]string{"Y", "R9"})
@@ -126,8 +125,19 @@ func (k *float256) onePass() {
 	e.lab(k.name + "_zero")
 	e.p("MOVQ DI, R8")
 	e.p("MOVQ SI, DX")
-	e.p("MOVQ CX, R12")
+	if k.loop {
+		e.lab(k.name + "_chunk")
+		k.chunk()
+		aim(e, "R8")
+		e.p("MOVQ BX, R12")
+	} else {
+		e.p("MOVQ CX, R12")
+	}
 	k.groups(0)
+	if k.loop {
+		e.p("SUBQ BX, CX")
+		e.p("JNZ %s_chunk", k.name)
+	}
 	k.outputs(0, "STORE", "VMOVUPS Y%[1]d, %[2]s")
 }
 
@@ -145,13 +155,10 @@ func (k *float256) chunks() {
 	}
 	end()
 	e.lab(k.name + "_chunk")
-	chunk := k.l.chunkGemm
+	k.chunk()
 	if k.loop {
-		chunk = k.l.chunkSmall
+		aim(e, "DI")
 	}
-	e.p("MOVQ $%d, BX", chunk)
-	e.p("CMPQ CX, BX")
-	e.p("CMOVQLT CX, BX")
 	for h := range 2 {
 		e.p("MOVQ DI, R8")
 		e.p("MOVQ SI, DX")
@@ -164,6 +171,17 @@ func (k *float256) chunks() {
 	e.p("MOVQ DX, SI")
 	e.p("SUBQ BX, CX")
 	e.p("JNZ %s_chunk", k.name)
+}
+
+// chunk makes BX the number of groups of the next chunk.
+func (k *float256) chunk() {
+	chunk := k.l.chunkGemm
+	if k.loop {
+		chunk = k.l.chunkSmall
+	}
+	k.e.p("MOVQ $%d, BX", chunk)
+	k.e.p("CMPQ CX, BX")
+	k.e.p("CMOVQLT CX, BX")
 }
 
 // outputs moves accumulators; move has their register and the address of their outputs.
@@ -180,13 +198,13 @@ func (k *float256) outputs(h int, role, move string) {
 func (k *float256) groups(h int) {
 	e := k.e
 	e.lab(fmt.Sprintf("%s_k%d", k.name, h))
-	if k.loop { // R11 goes evenly through both halves' bytes, whichever half is at work
+	if k.loop && h == 0 { // for both halves
 		end := e.macro("AHEAD")
-		for off := 0; off < k.pass; off += 64 {
-			e.p("PREFETCHT0 %d(R11)", off)
+		for i := range 4 {
+			fetchStream(e, i)
 		}
 		end()
-		e.p("ADDQ $%d, R11", k.pass)
+		e.p("ADDQ $%d, R11", k.l.bytes/4)
 	}
 	k.l.step(k, h)
 	e.p("ADDQ $%d, R8", k.l.bytes)

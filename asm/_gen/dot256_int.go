@@ -11,8 +11,9 @@ const intDoc256 = `One integer kernel of package dot:
 		Y = acc
 
 General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
-more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
+R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf, or what streams fetch
+ahead, with R14 and R15, or, of Gemm with more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left, then
+what streams need.
 
 Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
 dots256 wants, constants, high bits; Y12, Y13 weights, Y14, Y15 temporaries.`
@@ -27,6 +28,7 @@ type int256 struct {
 	loop  bool              // over Panels panels
 	inAcc bool              // float accumulators (superblocks: sums over them) in Acc, for want of registers
 	free  []int             // registers without a role
+	ahead int               // lines fetched ahead since the address at R11
 	c     map[string]string // constants: a register, or the memory operand
 	high  []int             // registers for a vector of high bits; nil: none left
 	extra []int             // registers of dots
@@ -168,6 +170,9 @@ func (k *int256) begin(tier string) {
 	switch {
 	case k.loop:
 		kind, form, frame = fmt.Sprintf("Small%d", k.rows), "Panels panels", 24
+		if k.streams() {
+			frame = streamFrame
+		}
 		if k.rows == 1 {
 			kind = "Gemv"
 		}
@@ -203,6 +208,7 @@ func (k *int256) body() {
 	e.ld("R13", "Groups", "CX")
 	end()
 	e.lab(k.name + "_group")
+	k.aim()
 	if b.super() {
 		k.superblock()
 	} else {
@@ -225,9 +231,14 @@ func (k *int256) panels() {
 		k.e.p("MOVQ AX, %d(SP)", 8*i)
 	}
 	end()
+	if k.streams() {
+		streamArgs(k.e)
+	}
 	k.e.lab(k.name + "_panel")
 	k.e.p("MOVQ 0(SP), DI")
-	k.ahead()
+	if !k.streams() {
+		k.distance()
+	}
 }
 
 func (k *int256) end() {
@@ -243,9 +254,9 @@ func (k *int256) end() {
 	k.e.ret()
 }
 
-// ahead loads the prefetch distance: twice Pf, for Pf = 8192 is what suits one stream of the 512-bit kernels. Q5_K read 31 GB/s with
+// distance loads the prefetch distance: twice Pf, for Pf = 8192 is what suits one stream of the 512-bit kernels. Q5_K read 31 GB/s with
 // 8 KiB, 35 with 12, 39 with 16; Q5_0 36, 39, 38; Q4_K 38, 39, 40; Q6_K 37, 40, 40 (one Zen 5 core, whose read loops reach 40).
-func (k *int256) ahead() {
+func (k *int256) distance() {
 	k.e.ld("R13", "Pf", "R11")
 	k.e.p("ADDQ R11, R11")
 }

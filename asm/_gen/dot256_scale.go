@@ -63,6 +63,7 @@ func (k *int256) turns(sum func(j int)) {
 		sum(j)
 	}
 	if looped {
+		k.nextTurn()
 		if apart {
 			e.p("ADDQ $%d, R13", 64*n)
 		}
@@ -97,6 +98,7 @@ func (k *int256) fetchScales() {
 	for off := 0; off < b.scaling.bytes(); off += 64 {
 		k.pf(at.base, at.off+off, 0)
 	}
+	k.even()
 }
 
 // blocks is a group of two blocks of 32, for each acc = fma(float(isum), d*dx, acc); acc = fma(m, sx, acc).

@@ -49,6 +49,7 @@ func (k signed256) emit(tier string) {
 	e.ld("R13", "Groups", "CX")
 	end()
 	e.lab(k.name + "_group")
+	k.aim()
 	k.turns(func(j int) {
 		for h := range 2 {
 			for i := range b.vecs() {

@@ -19,7 +19,7 @@ func unpack256(e *gen, b *weights256, name string) {
 		folds = [2]int{k.take(), k.take()}
 	}
 	e.arg("R13")
-	k.ahead()
+	k.distance()
 	e.lds("R13", [2]string{"Src", "DI"}, [2]string{"Dst", "R8"}, [2]string{"Groups", "CX"})
 	e.lab(name + "_group")
 	turn, done := k.turn(), b.subs()*b.sumBytes() // done: how far the loop moves DI

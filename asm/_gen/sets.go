@@ -13,6 +13,7 @@ type kernelSet struct {
 	gemm          []string // of 1, 2, ... rows
 	tile, few     int
 	sliced, folds bool
+	streams       bool
 	unpack        string // "": none
 	unpackedBytes int
 }
@@ -29,6 +30,9 @@ func (k *kernelSet) text() string {
 	}
 	if k.sliced {
 		s += ", Sliced: true"
+	}
+	if k.streams {
+		s += ", Streams: true"
 	}
 	if k.folds {
 		s += ", Folds: true"

@@ -71,7 +71,7 @@ type Args struct {
 	Groups  int            // groups of K
 	Panels  int            // panels per stream
 	Cont    int            // 0: start at zero; 1: continue the chains of Y
-	Pf      int            // prefetch distance in bytes
+	Pf      int            // prefetch distance in bytes, of kernels that do not stream
 	Acc     unsafe.Pointer // scratch of at least 3 KiB, 64-byte aligned
 	Src     unsafe.Pointer // unpacking kernels: source group; Gemm with Folds: activations to prefetch, those of the next tile
 	Dst     unsafe.Pointer // unpacking kernels: destination
@@ -83,6 +83,11 @@ type Args struct {
 	// Gemm with Folds, after the tree over its slices.
 	Bias unsafe.Pointer // nil, or the float32 to add to the first panel's outputs; the second panel's lie YFar behind
 	Add  int            // not 0: then Y = Y + result
+
+	// Streaming kernels (Kernels.Streams): memory up to End will be read next, in the order of addresses, then NextLen bytes at Next.
+	// While one block of 64 KiB is read they fetch what comes behind it.
+	End, Next unsafe.Pointer
+	NextLen   int
 
 	Values unsafe.Pointer // Code4, MXFP4, NVFP4: what the indices stand for, 16 int8; kernels of unpacked panels and Unpack read it too
 }

@@ -12,6 +12,15 @@
 	MOVQ (r13+104)(R13), AX; \
 	MOVQ AX, (sp+16)(SP)
 
+#define STREAMS(r13, sp) \
+	MOVQ (r13)(R13), AX; \
+	MOVQ AX, (sp)(SP); \
+	MOVQ (r13+8)(R13), AX; \
+	MOVQ AX, (sp+8)(SP); \
+	MOVQ (r13+16)(R13), AX; \
+	MOVQ AX, (sp+16)(SP); \
+	MOVQ $65536, (sp+24)(SP)
+
 #define LOAD1(r12, r8) \
 	VMOVUPS (r12)(R12), Y0; \
 	VMOVUPS Y0, (r8)(R8); \
@@ -23,6 +32,27 @@
 	MOVQ (r13+16)(R13), DX; \
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
+
+#define AIM(sp, r14) \
+	MOVQ DI, R11; \
+	MOVQ R11, R15; \
+	ANDQ $-65536, R11; \
+	SUBQ R11, R15; \
+	SHRQ $2, R15; \
+	ADDQ $65536, R11; \
+	MOVQ (sp)(SP), R14; \
+	SUBQ R11, R14; \
+	CMOVQLE (sp+8)(SP), R11; \
+	CMOVQLE (sp+16)(SP), R14; \
+	CMPQ R14, (sp+24)(SP); \
+	CMOVQHI (sp+24)(SP), R14; \
+	ADDQ $255, R14; \
+	SHRQ $8, R14; \
+	SHLQ $6, R14; \
+	CMPQ R15, R14; \
+	CMOVQHI R14, R15; \
+	ADDQ R15, R11; \
+	LEAQ (r14)(R14)(R14*2), R15
 
 #define STEP1(di, si) \
 	VPXOR (di)(DI), Y14, Y6; \
@@ -526,16 +556,16 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define STEP1_3(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_3(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_4(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_4(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -544,7 +574,27 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_5(di, si) \
+#define STEP1_5(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_6(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_7(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -596,8 +646,8 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define STEP2_3(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_3(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -607,8 +657,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_4(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_4(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -622,7 +672,37 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_5(di, si) \
+#define STEP2_5(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_6(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_7(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -698,8 +778,8 @@
 	VMOVUPS (r12)(R12)(AX*2), Y10; \
 	VMOVUPS (r12+32)(R12)(AX*2), Y11
 
-#define STEP3_3(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_3(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -714,8 +794,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_4(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_4(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -736,7 +816,51 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_5(di, si) \
+#define STEP3_5(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_6(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_7(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -816,14 +940,14 @@
 	VMOVUPS Y10, (r12)(R12)(AX*2); \
 	VMOVUPS Y11, (r12+32)(R12)(AX*2)
 
-#define STEP1_6(di, si) \
+#define STEP1_8(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_7(di, si) \
+#define STEP1_9(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -832,7 +956,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP2_6(di, si) \
+#define STEP2_8(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -842,7 +966,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_7(di, si) \
+#define STEP2_9(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -862,7 +986,7 @@
 	VPMADDWD Y11, Y2, Y2; \
 	VPMADDWD Y11, Y3, Y3
 
-#define STEP3_6(di, si) \
+#define STEP3_8(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -875,7 +999,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_7(di, si) \
+#define STEP3_9(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1027,10 +1151,10 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y11
 
-#define STEP1_8(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_10(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1044,8 +1168,8 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_9(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_11(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $3, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1060,8 +1184,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_10(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_12(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $2, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1076,8 +1200,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_11(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_13(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $1, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1094,7 +1218,7 @@
 	VPMADDWD Y9, Y0, Y4; \
 	VPMADDWD Y9, Y1, Y5
 
-#define STEP1_12(di, si) \
+#define STEP1_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1109,7 +1233,7 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_13(di, si) \
+#define STEP1_15(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1128,7 +1252,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_14(di, si) \
+#define STEP1_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1147,7 +1271,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_15(di, si) \
+#define STEP1_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1172,10 +1296,10 @@
 	VPMADDWD Y9, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP1_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_18(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1188,6 +1312,56 @@
 	VPBROADCASTD (si)(SI), Y14; \
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
+
+#define STEP1_19(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPSLLW $3, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPSLLW $3, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_20(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPSLLW $2, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPSLLW $2, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_21(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
+	VPAND (di)(DI), Y11, Y12; \
+	VPSLLW $1, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VPAND (di+32)(DI), Y11, Y13; \
+	VPSLLW $1, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPMADDWD Y9, Y0, Y4; \
+	VPMADDWD Y9, Y1, Y5
 
 #define ZERO2_2 \
 	VPXOR Y0, Y0, Y0; \
@@ -1207,10 +1381,10 @@
 	VMOVUPS Y2, (r8+64)(R8); \
 	VMOVUPS Y3, (r8+96)(R8)
 
-#define STEP2_8(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_10(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1227,8 +1401,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_9(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_11(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+448)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
@@ -1250,8 +1424,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_10(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_12(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+384)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
@@ -1273,8 +1447,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_11(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_13(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
@@ -1300,7 +1474,7 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_12(di, si) \
+#define STEP2_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1320,7 +1494,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_13(di, si) \
+#define STEP2_15(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1346,7 +1520,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_14(di, si) \
+#define STEP2_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1372,7 +1546,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_15(di, si) \
+#define STEP2_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1434,10 +1608,10 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP2_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_18(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1454,8 +1628,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_17(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_19(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+256)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
@@ -1477,8 +1651,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_18(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_20(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+192)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
@@ -1500,8 +1674,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_19(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_21(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+128)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
@@ -1527,7 +1701,7 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_20(di, si) \
+#define STEP2_22(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1547,7 +1721,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_21(di, si) \
+#define STEP2_23(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1573,7 +1747,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_22(di, si) \
+#define STEP2_24(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1599,7 +1773,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_23(di, si) \
+#define STEP2_25(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1659,11 +1833,11 @@
 	VMOVUPS Y4, (r8+128)(R8); \
 	VMOVUPS Y5, (r8+160)(R8)
 
-#define STEP3_8(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_10(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (di+512)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
@@ -1684,8 +1858,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_9(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_11(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+448)(DI), Y14; \
@@ -1714,8 +1888,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_10(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_12(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+384)(DI), Y14; \
@@ -1744,8 +1918,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_11(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_13(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+320)(DI), Y14; \
@@ -1780,7 +1954,7 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_12(di, si) \
+#define STEP3_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -1803,7 +1977,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_13(di, si) \
+#define STEP3_15(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -1834,7 +2008,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_14(di, si) \
+#define STEP3_16(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -1865,7 +2039,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_15(di, si) \
+#define STEP3_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -1946,11 +2120,11 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP3_16(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_18(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (di+320)(DI)(R11*1); \
+	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
@@ -1971,8 +2145,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_17(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_19(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+256)(DI), Y14; \
@@ -2001,8 +2175,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_18(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_20(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+192)(DI), Y14; \
@@ -2031,8 +2205,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_19(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_21(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+128)(DI), Y14; \
@@ -2067,7 +2241,7 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_20(di, si) \
+#define STEP3_22(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2090,7 +2264,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_21(di, si) \
+#define STEP3_23(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2121,7 +2295,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_22(di, si) \
+#define STEP3_24(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2152,7 +2326,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_23(di, si) \
+#define STEP3_25(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2197,7 +2371,7 @@
 	VMOVUPS (r8+160)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)(AX*2)
 
-#define STEP1_17(di, si) \
+#define STEP1_22(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2214,7 +2388,7 @@
 	VPMADDWD Y11, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP2_24(di, si) \
+#define STEP2_26(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2242,7 +2416,7 @@
 	VPMADDWD Y11, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define STEP3_24(di, si) \
+#define STEP3_26(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -3066,7 +3240,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP1_30(di, si) \
+#define STEP1_36(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3082,7 +3256,7 @@
 	VPMADDWD Y11, Y4, Y0; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_31(di, si) \
+#define STEP1_37(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3100,7 +3274,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_44(di, si) \
+#define STEP2_47(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3126,7 +3300,7 @@
 	VPMADDWD Y11, Y6, Y2; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_45(di, si) \
+#define STEP2_48(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3156,7 +3330,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_44(di, si) \
+#define STEP3_47(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3192,7 +3366,7 @@
 	VPMADDWD Y11, Y8, Y4; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_45(di, si) \
+#define STEP3_48(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3396,8 +3570,8 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP1_36(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_42(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3421,8 +3595,8 @@
 	VPMADDWD Y8, Y4, Y0; \
 	VPMADDWD Y8, Y14, Y1
 
-#define STEP1_37(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_43(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3456,7 +3630,7 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP1_39(di, si) \
+#define STEP1_45(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3503,8 +3677,8 @@
 	VFMADD213PS (r8)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8)(R8)
 
-#define STEP2_50(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_53(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3538,8 +3712,8 @@
 	VPMADDWD Y8, Y6, Y2; \
 	VPMADDWD Y8, Y14, Y3
 
-#define STEP2_51(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_54(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3590,7 +3764,7 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP2_53(di, si) \
+#define STEP2_56(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3658,8 +3832,8 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define STEP3_50(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_53(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3703,8 +3877,8 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_51(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_54(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3772,7 +3946,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP3_53(di, si) \
+#define STEP3_56(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3811,7 +3985,7 @@
 	VPMADDWD Y9, Y14, Y14; \
 	VPADDD Y14, Y5, Y5
 
-#define STEP1_42(di, si) \
+#define STEP1_48(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -3826,7 +4000,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_56(di, si) \
+#define STEP2_59(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -3850,7 +4024,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_56(di, si) \
+#define STEP3_59(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -3904,8 +4078,8 @@
 	VPSHUFB Y12, Y15, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_43(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_49(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3914,8 +4088,8 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_44(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_50(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3926,8 +4100,20 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_45(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP1_51(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VPAND (di)(DI), Y10, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VPAND (di+32)(DI), Y10, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_52(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3940,7 +4126,7 @@
 	VPMADDWD Y9, Y0, Y4; \
 	VPMADDWD Y9, Y1, Y5
 
-#define STEP1_46(di, si) \
+#define STEP1_53(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3953,7 +4139,7 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_47(di, si) \
+#define STEP1_54(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -3984,8 +4170,8 @@
 	VCVTDQ2PS Y1, Y1; \
 	VFMADD231PS Y14, Y1, Y3
 
-#define STEP2_57(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_60(r11, di, si) \
+	PREFETCHT0 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -3997,8 +4183,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_58(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_61(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4014,8 +4200,25 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_59(di, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP2_62(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VPAND (di)(DI), Y10, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VPAND (di+32)(DI), Y10, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_63(r11, di, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4035,7 +4238,7 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_60(di, si) \
+#define STEP2_64(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4051,7 +4254,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_61(di, si) \
+#define STEP2_65(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4099,8 +4302,8 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP3_57(di, r8, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_60(r11, di, r8, si) \
+	PREFETCHT0 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4119,8 +4322,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_58(di, r8, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_61(r11, di, r8, si) \
+	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4145,8 +4348,34 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_59(di, r8, si) \
-	PREFETCHT0 (di)(DI)(R11*1); \
+#define STEP3_62(r11, di, r8, si) \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y12, Y14, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y13, Y14, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_63(r11, di, r8, si) \
+	PREFETCHT0 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4177,7 +4406,7 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_60(di, r8, si) \
+#define STEP3_64(di, r8, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -4198,7 +4427,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_61(di, r8, si) \
+#define STEP3_65(di, r8, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -4329,12 +4558,6 @@
 	VFMADD213PS (r8+128)(R8), Y12, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define PANEL(sp, r13, di) \
-	MOVQ (sp)(SP), DI; \
-	MOVQ (sp+8)(SP), R9; \
-	MOVQ (r13)(R13), R11; \
-	LEAQ (di)(DI)(R11*2), R11
-
 #define OPERANDS_2(r13) \
 	MOVQ (r13)(R13), SI; \
 	MOVQ (r13+72)(R13), CX; \
@@ -4350,11 +4573,32 @@
 	VMOVUPS (r9+192)(R9), Y6; \
 	VMOVUPS (r9+224)(R9), Y7
 
+#define AIM_2(sp, r14) \
+	MOVQ R8, R11; \
+	MOVQ R11, R15; \
+	ANDQ $-65536, R11; \
+	SUBQ R11, R15; \
+	SHRQ $2, R15; \
+	ADDQ $65536, R11; \
+	MOVQ (sp)(SP), R14; \
+	SUBQ R11, R14; \
+	CMOVQLE (sp+8)(SP), R11; \
+	CMOVQLE (sp+16)(SP), R14; \
+	CMPQ R14, (sp+24)(SP); \
+	CMOVQHI (sp+24)(SP), R14; \
+	ADDQ $255, R14; \
+	SHRQ $8, R14; \
+	SHLQ $6, R14; \
+	CMPQ R15, R14; \
+	CMOVQHI R14, R15; \
+	ADDQ R15, R11; \
+	LEAQ (r14)(R14)(R14*2), R15
+
 #define AHEAD(r11) \
 	PREFETCHT0 (r11)(R11); \
-	PREFETCHT0 (r11+64)(R11); \
-	PREFETCHT0 (r11+128)(R11); \
-	PREFETCHT0 (r11+192)(R11)
+	PREFETCHT0 (r11)(R11)(R14*1); \
+	PREFETCHT0 (r11)(R11)(R14*2); \
+	PREFETCHT0 (r11)(R11)(R15*1)
 
 #define GROUPF32x1(dx, r8) \
 	VBROADCASTSS (dx)(DX), Y8; \
@@ -4814,16 +5058,15 @@ GLOBL twice1<>(SB), RODATA|NOPTR, $32
 
 // func avx2GemvQ8_0(a *Args)
 // multiplies one activation row with Panels panels of Q8_0.
-TEXT ·avx2GemvQ8_0(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ8_0(SB), NOSPLIT, $56-8
 	VMOVDQU c80<>(SB), Y14
 	VMOVDQU c0001<>(SB), Y15
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ8_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VMOVUPS Y0, 0(R8)
@@ -4836,21 +5079,22 @@ avx2GemvQ8_0_panel:
 avx2GemvQ8_0_zero:
 	SETUP1(24)
 avx2GemvQ8_0_group:
-	PREFETCHT0 0(DI)(R11*1)
+	AIM(24, 0)
+	PREFETCHT0 0(R11)
 	STEP1(0, 0)
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	STEP1_2(64, 4)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	STEP1_2(128, 8)
-	PREFETCHT0 192(DI)(R11*1)
+	PREFETCHT0 0(R11)(R15*1)
 	STEP1_2(192, 12)
-	PREFETCHT0 256(DI)(R11*1)
+	PREFETCHT0 64(R11)
 	STEP1_2(256, 16)
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*1)
 	STEP1_2(320, 20)
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	STEP1_2(384, 24)
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	STEP1_2(448, 28)
 	SCALE1(1024, 0, 0)
 	STEP1(32, 0)
@@ -4863,21 +5107,21 @@ avx2GemvQ8_0_group:
 	STEP1_2(480, 28)
 	SCALE1(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	STEP1(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	STEP1_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
 	STEP1_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R15*1)
 	STEP1_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
+	PREFETCHT0 192(R11)
 	STEP1_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*1)
 	STEP1_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*2)
 	STEP1_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
+	PREFETCHT0 192(R11)(R15*1)
 	STEP1_2(960, 60)
 	SCALE1(1056, 0, 0)
 	STEP1(544, 32)
@@ -4891,7 +5135,10 @@ avx2GemvQ8_0_group:
 	SCALE1(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 1024(DI)(R11*1)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 256(R11)(R14*1)
+	PREFETCHT0 256(R11)(R14*2)
+	PREFETCHT0 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2GemvQ8_0_group
@@ -4904,16 +5151,15 @@ avx2GemvQ8_0_group:
 
 // func avx2Small2Q8_0(a *Args)
 // multiplies 2 activation rows with Panels panels of Q8_0.
-TEXT ·avx2Small2Q8_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q8_0(SB), NOSPLIT, $56-8
 	VMOVDQU c80<>(SB), Y14
 	VMOVDQU c0001<>(SB), Y15
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q8_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	SPILL2(0)
@@ -4926,21 +5172,22 @@ avx2Small2Q8_0_panel:
 avx2Small2Q8_0_zero:
 	SETUP2(24)
 avx2Small2Q8_0_group:
-	PREFETCHT0 0(DI)(R11*1)
+	AIM(24, 0)
+	PREFETCHT0 0(R11)
 	STEP2(0, 0)
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	STEP2_2(64, 4)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	STEP2_2(128, 8)
-	PREFETCHT0 192(DI)(R11*1)
+	PREFETCHT0 0(R11)(R15*1)
 	STEP2_2(192, 12)
-	PREFETCHT0 256(DI)(R11*1)
+	PREFETCHT0 64(R11)
 	STEP2_2(256, 16)
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*1)
 	STEP2_2(320, 20)
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	STEP2_2(384, 24)
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	STEP2_2(448, 28)
 	SCALE2(1024, 0, 0)
 	STEP2(32, 0)
@@ -4953,21 +5200,21 @@ avx2Small2Q8_0_group:
 	STEP2_2(480, 28)
 	SCALE2(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	STEP2(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	STEP2_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
 	STEP2_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R15*1)
 	STEP2_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
+	PREFETCHT0 192(R11)
 	STEP2_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*1)
 	STEP2_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*2)
 	STEP2_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
+	PREFETCHT0 192(R11)(R15*1)
 	STEP2_2(960, 60)
 	SCALE2(1056, 0, 0)
 	STEP2(544, 32)
@@ -4981,7 +5228,10 @@ avx2Small2Q8_0_group:
 	SCALE2(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 1024(DI)(R11*1)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 256(R11)(R14*1)
+	PREFETCHT0 256(R11)(R14*2)
+	PREFETCHT0 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small2Q8_0_group
@@ -4995,16 +5245,15 @@ avx2Small2Q8_0_group:
 
 // func avx2Small3Q8_0(a *Args)
 // multiplies 3 activation rows with Panels panels of Q8_0.
-TEXT ·avx2Small3Q8_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q8_0(SB), NOSPLIT, $56-8
 	VMOVDQU c80<>(SB), Y14
 	VMOVDQU c0001<>(SB), Y15
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q8_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	SPILL3(0)
@@ -5017,21 +5266,22 @@ avx2Small3Q8_0_panel:
 avx2Small3Q8_0_zero:
 	SETUP2(24)
 avx2Small3Q8_0_group:
-	PREFETCHT0 0(DI)(R11*1)
+	AIM(24, 0)
+	PREFETCHT0 0(R11)
 	STEP3(0, 0)
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	STEP3_2(64, 4)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	STEP3_2(128, 8)
-	PREFETCHT0 192(DI)(R11*1)
+	PREFETCHT0 0(R11)(R15*1)
 	STEP3_2(192, 12)
-	PREFETCHT0 256(DI)(R11*1)
+	PREFETCHT0 64(R11)
 	STEP3_2(256, 16)
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*1)
 	STEP3_2(320, 20)
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	STEP3_2(384, 24)
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	STEP3_2(448, 28)
 	SCALE3(1024, 0, 0)
 	STEP3(32, 0)
@@ -5044,21 +5294,21 @@ avx2Small3Q8_0_group:
 	STEP3_2(480, 28)
 	SCALE3(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	STEP3(512, 32)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	STEP3_2(576, 36)
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
 	STEP3_2(640, 40)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R15*1)
 	STEP3_2(704, 44)
-	PREFETCHT0 768(DI)(R11*1)
+	PREFETCHT0 192(R11)
 	STEP3_2(768, 48)
-	PREFETCHT0 832(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*1)
 	STEP3_2(832, 52)
-	PREFETCHT0 896(DI)(R11*1)
+	PREFETCHT0 192(R11)(R14*2)
 	STEP3_2(896, 56)
-	PREFETCHT0 960(DI)(R11*1)
+	PREFETCHT0 192(R11)(R15*1)
 	STEP3_2(960, 60)
 	SCALE3(1056, 0, 0)
 	STEP3(544, 32)
@@ -5072,7 +5322,10 @@ avx2Small3Q8_0_group:
 	SCALE3(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 1024(DI)(R11*1)
+	PREFETCHT0 256(R11)
+	PREFETCHT0 256(R11)(R14*1)
+	PREFETCHT0 256(R11)(R14*2)
+	PREFETCHT0 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small3Q8_0_group
@@ -5613,24 +5866,24 @@ avx2Gemm6Q8_0_sub:
 // 		Y = acc
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
-// more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
+// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf, or what streams fetch
+// ahead, with R14 and R15, or, of Gemm with more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left, then
+// what streams need.
 //
 // Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
 // dots256 wants, constants, high bits; Y12, Y13 weights, Y14, Y15 temporaries.
 
 // func avx2GemvQ4_0(a *Args)
 // multiplies one activation row with Panels panels of Q4_0.
-TEXT ·avx2GemvQ4_0(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ4_0(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ4_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -5642,14 +5895,15 @@ avx2GemvQ4_0_panel:
 avx2GemvQ4_0_zero:
 	SETUP1_2(24)
 avx2GemvQ4_0_group:
-	STEP1_3(0, 0)
-	STEP1_4(64, 4)
-	STEP1_4(128, 8)
-	STEP1_4(192, 12)
-	STEP1_5(0, 16)
-	STEP1_5(64, 20)
-	STEP1_5(128, 24)
-	STEP1_5(192, 28)
+	AIM(24, 0)
+	STEP1_3(0, 0, 0)
+	STEP1_4(0, 64, 4)
+	STEP1_5(0, 128, 8)
+	STEP1_6(0, 192, 12)
+	STEP1_7(0, 16)
+	STEP1_7(64, 20)
+	STEP1_7(128, 24)
+	STEP1_7(192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
@@ -5657,14 +5911,14 @@ avx2GemvQ4_0_group:
 	SCALE1_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(256, 32)
-	STEP1_4(320, 36)
-	STEP1_4(384, 40)
-	STEP1_4(448, 44)
-	STEP1_5(256, 48)
-	STEP1_5(320, 52)
-	STEP1_5(384, 56)
-	STEP1_5(448, 60)
+	STEP1_3(64, 256, 32)
+	STEP1_4(64, 320, 36)
+	STEP1_5(64, 384, 40)
+	STEP1_6(64, 448, 44)
+	STEP1_7(256, 48)
+	STEP1_7(320, 52)
+	STEP1_7(384, 56)
+	STEP1_7(448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
@@ -5673,7 +5927,10 @@ avx2GemvQ4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2GemvQ4_0_group
@@ -5687,16 +5944,15 @@ avx2GemvQ4_0_group:
 
 // func avx2Small2Q4_0(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_0.
-TEXT ·avx2Small2Q4_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q4_0(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q4_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	ZERO2
 	MOVQ 112(R13), AX
 	TESTQ AX, AX
@@ -5707,28 +5963,29 @@ avx2Small2Q4_0_panel:
 avx2Small2Q4_0_zero:
 	SETUP2_2(24)
 avx2Small2Q4_0_group:
-	STEP2_3(0, 0)
-	STEP2_4(64, 4)
-	STEP2_4(128, 8)
-	STEP2_4(192, 12)
-	STEP2_5(0, 16)
-	STEP2_5(64, 20)
-	STEP2_5(128, 24)
-	STEP2_5(192, 28)
+	AIM(24, 0)
+	STEP2_3(0, 0, 0)
+	STEP2_4(0, 64, 4)
+	STEP2_5(0, 128, 8)
+	STEP2_6(0, 192, 12)
+	STEP2_7(0, 16)
+	STEP2_7(64, 20)
+	STEP2_7(128, 24)
+	STEP2_7(192, 28)
 	WIDEN2
 	OFFSETS2(0)
 	SCALE2_3(512, 0)
 	SCALE2_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(256, 32)
-	STEP2_4(320, 36)
-	STEP2_4(384, 40)
-	STEP2_4(448, 44)
-	STEP2_5(256, 48)
-	STEP2_5(320, 52)
-	STEP2_5(384, 56)
-	STEP2_5(448, 60)
+	STEP2_3(64, 256, 32)
+	STEP2_4(64, 320, 36)
+	STEP2_5(64, 384, 40)
+	STEP2_6(64, 448, 44)
+	STEP2_7(256, 48)
+	STEP2_7(320, 52)
+	STEP2_7(384, 56)
+	STEP2_7(448, 60)
 	WIDEN2
 	OFFSETS2(0)
 	SCALE2_3(544, 0)
@@ -5736,7 +5993,10 @@ avx2Small2Q4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small2Q4_0_group
@@ -5750,14 +6010,13 @@ avx2Small2Q4_0_group:
 
 // func avx2Small3Q4_0(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_0.
-TEXT ·avx2Small3Q4_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q4_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q4_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	ZERO3
 	MOVQ 112(R13), AX
 	TESTQ AX, AX
@@ -5768,28 +6027,29 @@ avx2Small3Q4_0_panel:
 avx2Small3Q4_0_zero:
 	SETUP2_2(24)
 avx2Small3Q4_0_group:
-	STEP3_3(0, 0)
-	STEP3_4(64, 4)
-	STEP3_4(128, 8)
-	STEP3_4(192, 12)
-	STEP3_5(0, 16)
-	STEP3_5(64, 20)
-	STEP3_5(128, 24)
-	STEP3_5(192, 28)
+	AIM(24, 0)
+	STEP3_3(0, 0, 0)
+	STEP3_4(0, 64, 4)
+	STEP3_5(0, 128, 8)
+	STEP3_6(0, 192, 12)
+	STEP3_7(0, 16)
+	STEP3_7(64, 20)
+	STEP3_7(128, 24)
+	STEP3_7(192, 28)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(512, 0)
 	SCALE3_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(256, 32)
-	STEP3_4(320, 36)
-	STEP3_4(384, 40)
-	STEP3_4(448, 44)
-	STEP3_5(256, 48)
-	STEP3_5(320, 52)
-	STEP3_5(384, 56)
-	STEP3_5(448, 60)
+	STEP3_3(64, 256, 32)
+	STEP3_4(64, 320, 36)
+	STEP3_5(64, 384, 40)
+	STEP3_6(64, 448, 44)
+	STEP3_7(256, 48)
+	STEP3_7(320, 52)
+	STEP3_7(384, 56)
+	STEP3_7(448, 60)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(544, 0)
@@ -5797,7 +6057,10 @@ avx2Small3Q4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small3Q4_0_group
@@ -5826,14 +6089,14 @@ TEXT ·avx2Gemm1Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_0_zero:
 	SETUP1_2(24)
 avx2Gemm1Q4_0_group:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_7(192, 12)
-	STEP1_7(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_9(192, 12)
+	STEP1_9(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
@@ -5841,14 +6104,14 @@ avx2Gemm1Q4_0_group:
 	SCALE1_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_7(704, 44)
-	STEP1_7(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
+	STEP1_8(512, 32)
+	STEP1_9(576, 36)
+	STEP1_9(640, 40)
+	STEP1_9(704, 44)
+	STEP1_9(768, 48)
+	STEP1_9(832, 52)
+	STEP1_9(896, 56)
+	STEP1_9(960, 60)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
@@ -5882,28 +6145,28 @@ TEXT ·avx2Gemm2Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm2Q4_0_group:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_7(192, 12)
-	STEP2_7(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_9(192, 12)
+	STEP2_9(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_2
 	OFFSETS2(0)
 	SCALE2_3(1024, 0)
 	SCALE2_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_7(704, 44)
-	STEP2_7(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
+	STEP2_8(512, 32)
+	STEP2_9(576, 36)
+	STEP2_9(640, 40)
+	STEP2_9(704, 44)
+	STEP2_9(768, 48)
+	STEP2_9(832, 52)
+	STEP2_9(896, 56)
+	STEP2_9(960, 60)
 	WIDEN2_2
 	OFFSETS2(0)
 	SCALE2_3(1056, 0)
@@ -5935,28 +6198,28 @@ TEXT ·avx2Gemm3Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm3Q4_0_group:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_7(192, 12)
-	STEP3_7(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_9(192, 12)
+	STEP3_9(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(1024, 0)
 	SCALE3_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_7(704, 44)
-	STEP3_7(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
+	STEP3_8(512, 32)
+	STEP3_9(576, 36)
+	STEP3_9(640, 40)
+	STEP3_9(704, 44)
+	STEP3_9(768, 48)
+	STEP3_9(832, 52)
+	STEP3_9(896, 56)
+	STEP3_9(960, 60)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(1056, 0)
@@ -6010,16 +6273,15 @@ avx2UnpackQ4_0_sub:
 
 // func avx2GemvQ4_1(a *Args)
 // multiplies one activation row with Panels panels of Q4_1.
-TEXT ·avx2GemvQ4_1(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ4_1(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ4_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -6031,28 +6293,29 @@ avx2GemvQ4_1_panel:
 avx2GemvQ4_1_zero:
 	SETUP1_3(24)
 avx2GemvQ4_1_group:
-	STEP1_3(0, 0)
-	STEP1_4(64, 4)
-	STEP1_4(128, 8)
-	STEP1_4(192, 12)
-	STEP1_5(0, 16)
-	STEP1_5(64, 20)
-	STEP1_5(128, 24)
-	STEP1_5(192, 28)
+	AIM(24, 0)
+	STEP1_3(0, 0, 0)
+	STEP1_4(0, 64, 4)
+	STEP1_5(0, 128, 8)
+	STEP1_6(0, 192, 12)
+	STEP1_7(0, 16)
+	STEP1_7(64, 20)
+	STEP1_7(128, 24)
+	STEP1_7(192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_5(512, 0, 0)
 	SCALE1_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(256, 32)
-	STEP1_4(320, 36)
-	STEP1_4(384, 40)
-	STEP1_4(448, 44)
-	STEP1_5(256, 48)
-	STEP1_5(320, 52)
-	STEP1_5(384, 56)
-	STEP1_5(448, 60)
+	STEP1_3(64, 256, 32)
+	STEP1_4(64, 320, 36)
+	STEP1_5(64, 384, 40)
+	STEP1_6(64, 448, 44)
+	STEP1_7(256, 48)
+	STEP1_7(320, 52)
+	STEP1_7(384, 56)
+	STEP1_7(448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_5(544, 0, 0)
@@ -6060,8 +6323,10 @@ avx2GemvQ4_1_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2GemvQ4_1_group
@@ -6075,16 +6340,15 @@ avx2GemvQ4_1_group:
 
 // func avx2Small2Q4_1(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_1.
-TEXT ·avx2Small2Q4_1(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q4_1(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q4_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	ZERO2
 	MOVQ 112(R13), AX
 	TESTQ AX, AX
@@ -6095,35 +6359,38 @@ avx2Small2Q4_1_panel:
 avx2Small2Q4_1_zero:
 	SETUP2_3(24)
 avx2Small2Q4_1_group:
-	STEP2_3(0, 0)
-	STEP2_4(64, 4)
-	STEP2_4(128, 8)
-	STEP2_4(192, 12)
-	STEP2_5(0, 16)
-	STEP2_5(64, 20)
-	STEP2_5(128, 24)
-	STEP2_5(192, 28)
+	AIM(24, 0)
+	STEP2_3(0, 0, 0)
+	STEP2_4(0, 64, 4)
+	STEP2_5(0, 128, 8)
+	STEP2_6(0, 192, 12)
+	STEP2_7(0, 16)
+	STEP2_7(64, 20)
+	STEP2_7(128, 24)
+	STEP2_7(192, 28)
 	WIDEN2
 	SCALE2_5(512, 0, 0)
 	SCALE2_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(256, 32)
-	STEP2_4(320, 36)
-	STEP2_4(384, 40)
-	STEP2_4(448, 44)
-	STEP2_5(256, 48)
-	STEP2_5(320, 52)
-	STEP2_5(384, 56)
-	STEP2_5(448, 60)
+	STEP2_3(64, 256, 32)
+	STEP2_4(64, 320, 36)
+	STEP2_5(64, 384, 40)
+	STEP2_6(64, 448, 44)
+	STEP2_7(256, 48)
+	STEP2_7(320, 52)
+	STEP2_7(384, 56)
+	STEP2_7(448, 60)
 	WIDEN2
 	SCALE2_5(544, 0, 0)
 	SCALE2_6(560, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small2Q4_1_group
@@ -6137,14 +6404,13 @@ avx2Small2Q4_1_group:
 
 // func avx2Small3Q4_1(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_1.
-TEXT ·avx2Small3Q4_1(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q4_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q4_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	ZERO3
 	MOVQ 112(R13), AX
 	TESTQ AX, AX
@@ -6155,35 +6421,38 @@ avx2Small3Q4_1_panel:
 avx2Small3Q4_1_zero:
 	SETUP2_3(24)
 avx2Small3Q4_1_group:
-	STEP3_3(0, 0)
-	STEP3_4(64, 4)
-	STEP3_4(128, 8)
-	STEP3_4(192, 12)
-	STEP3_5(0, 16)
-	STEP3_5(64, 20)
-	STEP3_5(128, 24)
-	STEP3_5(192, 28)
+	AIM(24, 0)
+	STEP3_3(0, 0, 0)
+	STEP3_4(0, 64, 4)
+	STEP3_5(0, 128, 8)
+	STEP3_6(0, 192, 12)
+	STEP3_7(0, 16)
+	STEP3_7(64, 20)
+	STEP3_7(128, 24)
+	STEP3_7(192, 28)
 	WIDEN3
 	SCALE3_5(512, 0, 0)
 	SCALE3_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(256, 32)
-	STEP3_4(320, 36)
-	STEP3_4(384, 40)
-	STEP3_4(448, 44)
-	STEP3_5(256, 48)
-	STEP3_5(320, 52)
-	STEP3_5(384, 56)
-	STEP3_5(448, 60)
+	STEP3_3(64, 256, 32)
+	STEP3_4(64, 320, 36)
+	STEP3_5(64, 384, 40)
+	STEP3_6(64, 448, 44)
+	STEP3_7(256, 48)
+	STEP3_7(320, 52)
+	STEP3_7(384, 56)
+	STEP3_7(448, 60)
 	WIDEN3
 	SCALE3_5(544, 0, 0)
 	SCALE3_6(560, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
-	PREFETCHT0 576(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small3Q4_1_group
@@ -6212,28 +6481,28 @@ TEXT ·avx2Gemm1Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q4_1_group:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_7(192, 12)
-	STEP1_7(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_9(192, 12)
+	STEP1_9(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_5(1024, 0, 0)
 	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_7(704, 44)
-	STEP1_7(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
+	STEP1_8(512, 32)
+	STEP1_9(576, 36)
+	STEP1_9(640, 40)
+	STEP1_9(704, 44)
+	STEP1_9(768, 48)
+	STEP1_9(832, 52)
+	STEP1_9(896, 56)
+	STEP1_9(960, 60)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_5(1056, 0, 0)
@@ -6266,27 +6535,27 @@ TEXT ·avx2Gemm2Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm2Q4_1_group:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_7(192, 12)
-	STEP2_7(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_9(192, 12)
+	STEP2_9(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_2
 	SCALE2_5(1024, 0, 0)
 	SCALE2_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_7(704, 44)
-	STEP2_7(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
+	STEP2_8(512, 32)
+	STEP2_9(576, 36)
+	STEP2_9(640, 40)
+	STEP2_9(704, 44)
+	STEP2_9(768, 48)
+	STEP2_9(832, 52)
+	STEP2_9(896, 56)
+	STEP2_9(960, 60)
 	WIDEN2_2
 	SCALE2_5(1056, 0, 0)
 	SCALE2_6(1072, 0, 0)
@@ -6317,27 +6586,27 @@ TEXT ·avx2Gemm3Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm3Q4_1_group:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_7(192, 12)
-	STEP3_7(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_9(192, 12)
+	STEP3_9(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3
 	SCALE3_5(1024, 0, 0)
 	SCALE3_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_7(704, 44)
-	STEP3_7(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
+	STEP3_8(512, 32)
+	STEP3_9(576, 36)
+	STEP3_9(640, 40)
+	STEP3_9(704, 44)
+	STEP3_9(768, 48)
+	STEP3_9(832, 52)
+	STEP3_9(896, 56)
+	STEP3_9(960, 60)
 	WIDEN3
 	SCALE3_5(1056, 0, 0)
 	SCALE3_6(1072, 0, 0)
@@ -6395,17 +6664,16 @@ avx2UnpackQ4_1_sub:
 
 // func avx2GemvQ5_0(a *Args)
 // multiplies one activation row with Panels panels of Q5_0.
-TEXT ·avx2GemvQ5_0(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ5_0(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ5_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -6417,28 +6685,29 @@ avx2GemvQ5_0_panel:
 avx2GemvQ5_0_zero:
 	SETUP1_2(24)
 avx2GemvQ5_0_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_10(128, 8)
-	STEP1_11(192, 12)
-	STEP1_12(0, 16)
-	STEP1_13(64, 20)
-	STEP1_14(128, 24)
-	STEP1_15(192, 28)
+	AIM(24, 0)
+	STEP1_10(0, 0, 0)
+	STEP1_11(0, 64, 4)
+	STEP1_12(0, 128, 8)
+	STEP1_13(64, 192, 12)
+	STEP1_14(0, 16)
+	STEP1_15(64, 20)
+	STEP1_16(128, 24)
+	STEP1_17(192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_3(640, 0)
 	SCALE1_4(656, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_16(256, 32)
-	STEP1_9(320, 36)
-	STEP1_10(384, 40)
-	STEP1_11(448, 44)
-	STEP1_12(256, 48)
-	STEP1_13(320, 52)
-	STEP1_14(384, 56)
-	STEP1_15(448, 60)
+	STEP1_18(64, 256, 32)
+	STEP1_19(64, 320, 36)
+	STEP1_20(128, 384, 40)
+	STEP1_21(128, 448, 44)
+	STEP1_14(256, 48)
+	STEP1_15(320, 52)
+	STEP1_16(384, 56)
+	STEP1_17(448, 60)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_3(672, 0)
@@ -6446,7 +6715,8 @@ avx2GemvQ5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2GemvQ5_0_group
@@ -6460,17 +6730,16 @@ avx2GemvQ5_0_group:
 
 // func avx2Small2Q5_0(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_0.
-TEXT ·avx2Small2Q5_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q5_0(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q5_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -6483,28 +6752,29 @@ avx2Small2Q5_0_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_0_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_10(128, 8)
-	STEP2_11(192, 12)
-	STEP2_12(0, 16)
-	STEP2_13(64, 20)
-	STEP2_14(128, 24)
-	STEP2_15(192, 28)
+	AIM(24, 0)
+	STEP2_10(0, 0, 0)
+	STEP2_11(0, 64, 4)
+	STEP2_12(0, 128, 8)
+	STEP2_13(64, 192, 12)
+	STEP2_14(0, 16)
+	STEP2_15(64, 20)
+	STEP2_16(128, 24)
+	STEP2_17(192, 28)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_7(640, 0, 0)
 	SCALE2_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_16(256, 32)
-	STEP2_17(320, 36)
-	STEP2_18(384, 40)
-	STEP2_19(448, 44)
-	STEP2_20(256, 48)
-	STEP2_21(320, 52)
-	STEP2_22(384, 56)
-	STEP2_23(448, 60)
+	STEP2_18(64, 256, 32)
+	STEP2_19(64, 320, 36)
+	STEP2_20(128, 384, 40)
+	STEP2_21(128, 448, 44)
+	STEP2_22(256, 48)
+	STEP2_23(320, 52)
+	STEP2_24(384, 56)
+	STEP2_25(448, 60)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_7(672, 0, 0)
@@ -6512,7 +6782,8 @@ avx2Small2Q5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small2Q5_0_group
@@ -6526,14 +6797,13 @@ avx2Small2Q5_0_group:
 
 // func avx2Small3Q5_0(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_0.
-TEXT ·avx2Small3Q5_0(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q5_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q5_0_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -6546,28 +6816,29 @@ avx2Small3Q5_0_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_0_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_10(128, 8)
-	STEP3_11(192, 12)
-	STEP3_12(0, 16)
-	STEP3_13(64, 20)
-	STEP3_14(128, 24)
-	STEP3_15(192, 28)
+	AIM(24, 0)
+	STEP3_10(0, 0, 0)
+	STEP3_11(0, 64, 4)
+	STEP3_12(0, 128, 8)
+	STEP3_13(64, 192, 12)
+	STEP3_14(0, 16)
+	STEP3_15(64, 20)
+	STEP3_16(128, 24)
+	STEP3_17(192, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_7(640, 0, 0)
 	SCALE3_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_16(256, 32)
-	STEP3_17(320, 36)
-	STEP3_18(384, 40)
-	STEP3_19(448, 44)
-	STEP3_20(256, 48)
-	STEP3_21(320, 52)
-	STEP3_22(384, 56)
-	STEP3_23(448, 60)
+	STEP3_18(64, 256, 32)
+	STEP3_19(64, 320, 36)
+	STEP3_20(128, 384, 40)
+	STEP3_21(128, 448, 44)
+	STEP3_22(256, 48)
+	STEP3_23(320, 52)
+	STEP3_24(384, 56)
+	STEP3_25(448, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_7(672, 0, 0)
@@ -6575,7 +6846,8 @@ avx2Small3Q5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small3Q5_0_group
@@ -6607,14 +6879,14 @@ avx2Gemm1Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm1Q5_0_sub:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_17(192, 12)
-	STEP1_6(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_22(192, 12)
+	STEP1_8(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
 	VCVTPH2PS 0(BX), Y12
@@ -6664,14 +6936,14 @@ avx2Gemm2Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm2Q5_0_sub:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_24(192, 12)
-	STEP2_6(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_26(192, 12)
+	STEP2_8(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
 	VCVTPH2PS 0(BX), Y12
@@ -6732,14 +7004,14 @@ avx2Gemm3Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm3Q5_0_sub:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_24(192, 12)
-	STEP3_6(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_26(192, 12)
+	STEP3_8(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	VCVTPH2PS 0(BX), Y12
@@ -6830,17 +7102,16 @@ avx2UnpackQ5_0_sub:
 
 // func avx2GemvQ5_1(a *Args)
 // multiplies one activation row with Panels panels of Q5_1.
-TEXT ·avx2GemvQ5_1(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ5_1(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ5_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -6852,35 +7123,36 @@ avx2GemvQ5_1_panel:
 avx2GemvQ5_1_zero:
 	SETUP1_3(24)
 avx2GemvQ5_1_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_10(128, 8)
-	STEP1_11(192, 12)
-	STEP1_12(0, 16)
-	STEP1_13(64, 20)
-	STEP1_14(128, 24)
-	STEP1_15(192, 28)
+	AIM(24, 0)
+	STEP1_10(0, 0, 0)
+	STEP1_11(0, 64, 4)
+	STEP1_12(0, 128, 8)
+	STEP1_13(64, 192, 12)
+	STEP1_14(0, 16)
+	STEP1_15(64, 20)
+	STEP1_16(128, 24)
+	STEP1_17(192, 28)
 	WIDEN1_3
 	SCALE1_5(640, 0, 0)
 	SCALE1_6(656, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_16(256, 32)
-	STEP1_9(320, 36)
-	STEP1_10(384, 40)
-	STEP1_11(448, 44)
-	STEP1_12(256, 48)
-	STEP1_13(320, 52)
-	STEP1_14(384, 56)
-	STEP1_15(448, 60)
+	STEP1_18(64, 256, 32)
+	STEP1_19(64, 320, 36)
+	STEP1_20(128, 384, 40)
+	STEP1_21(128, 448, 44)
+	STEP1_14(256, 48)
+	STEP1_15(320, 52)
+	STEP1_16(384, 56)
+	STEP1_17(448, 60)
 	WIDEN1_3
 	SCALE1_5(672, 0, 0)
 	SCALE1_6(688, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2GemvQ5_1_group
@@ -6894,17 +7166,16 @@ avx2GemvQ5_1_group:
 
 // func avx2Small2Q5_1(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_1.
-TEXT ·avx2Small2Q5_1(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q5_1(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q5_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -6917,35 +7188,36 @@ avx2Small2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Small2Q5_1_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_10(128, 8)
-	STEP2_11(192, 12)
-	STEP2_12(0, 16)
-	STEP2_13(64, 20)
-	STEP2_14(128, 24)
-	STEP2_15(192, 28)
+	AIM(24, 0)
+	STEP2_10(0, 0, 0)
+	STEP2_11(0, 64, 4)
+	STEP2_12(0, 128, 8)
+	STEP2_13(64, 192, 12)
+	STEP2_14(0, 16)
+	STEP2_15(64, 20)
+	STEP2_16(128, 24)
+	STEP2_17(192, 28)
 	WIDEN2_3
 	SCALE2_11(640, 0, 0, 0)
 	SCALE2_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_16(256, 32)
-	STEP2_17(320, 36)
-	STEP2_18(384, 40)
-	STEP2_19(448, 44)
-	STEP2_20(256, 48)
-	STEP2_21(320, 52)
-	STEP2_22(384, 56)
-	STEP2_23(448, 60)
+	STEP2_18(64, 256, 32)
+	STEP2_19(64, 320, 36)
+	STEP2_20(128, 384, 40)
+	STEP2_21(128, 448, 44)
+	STEP2_22(256, 48)
+	STEP2_23(320, 52)
+	STEP2_24(384, 56)
+	STEP2_25(448, 60)
 	WIDEN2_3
 	SCALE2_11(672, 0, 0, 0)
 	SCALE2_12(688, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small2Q5_1_group
@@ -6959,14 +7231,13 @@ avx2Small2Q5_1_group:
 
 // func avx2Small3Q5_1(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_1.
-TEXT ·avx2Small3Q5_1(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q5_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q5_1_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -6979,35 +7250,36 @@ avx2Small3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Small3Q5_1_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_10(128, 8)
-	STEP3_11(192, 12)
-	STEP3_12(0, 16)
-	STEP3_13(64, 20)
-	STEP3_14(128, 24)
-	STEP3_15(192, 28)
+	AIM(24, 0)
+	STEP3_10(0, 0, 0)
+	STEP3_11(0, 64, 4)
+	STEP3_12(0, 128, 8)
+	STEP3_13(64, 192, 12)
+	STEP3_14(0, 16)
+	STEP3_15(64, 20)
+	STEP3_16(128, 24)
+	STEP3_17(192, 28)
 	WIDEN3_2
 	SCALE3_11(640, 0, 0, 0)
 	SCALE3_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_16(256, 32)
-	STEP3_17(320, 36)
-	STEP3_18(384, 40)
-	STEP3_19(448, 44)
-	STEP3_20(256, 48)
-	STEP3_21(320, 52)
-	STEP3_22(384, 56)
-	STEP3_23(448, 60)
+	STEP3_18(64, 256, 32)
+	STEP3_19(64, 320, 36)
+	STEP3_20(128, 384, 40)
+	STEP3_21(128, 448, 44)
+	STEP3_22(256, 48)
+	STEP3_23(320, 52)
+	STEP3_24(384, 56)
+	STEP3_25(448, 60)
 	WIDEN3_2
 	SCALE3_11(672, 0, 0, 0)
 	SCALE3_12(688, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 640(DI)(R11*1)
-	PREFETCHT0 704(DI)(R11*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small3Q5_1_group
@@ -7036,27 +7308,27 @@ TEXT ·avx2Gemm1Q5_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q5_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q5_1_group:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_17(192, 12)
-	STEP1_6(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_22(192, 12)
+	STEP1_8(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	WIDEN1_4
 	SCALE1_5(1024, 0, 0)
 	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_17(704, 44)
-	STEP1_6(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
+	STEP1_8(512, 32)
+	STEP1_9(576, 36)
+	STEP1_9(640, 40)
+	STEP1_22(704, 44)
+	STEP1_8(768, 48)
+	STEP1_9(832, 52)
+	STEP1_9(896, 56)
+	STEP1_9(960, 60)
 	WIDEN1_4
 	SCALE1_5(1056, 0, 0)
 	SCALE1_6(1072, 0, 0)
@@ -7090,27 +7362,27 @@ avx2Gemm2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Gemm2Q5_1_group:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_24(192, 12)
-	STEP2_6(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_26(192, 12)
+	STEP2_8(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_4
 	SCALE2_11(1024, 0, 0, 0)
 	SCALE2_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_24(704, 44)
-	STEP2_6(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
+	STEP2_8(512, 32)
+	STEP2_9(576, 36)
+	STEP2_9(640, 40)
+	STEP2_26(704, 44)
+	STEP2_8(768, 48)
+	STEP2_9(832, 52)
+	STEP2_9(896, 56)
+	STEP2_9(960, 60)
 	WIDEN2_4
 	SCALE2_11(1056, 0, 0, 0)
 	SCALE2_12(1072, 0, 32, 0)
@@ -7143,27 +7415,27 @@ avx2Gemm3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Gemm3Q5_1_group:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_24(192, 12)
-	STEP3_6(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_26(192, 12)
+	STEP3_8(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3_2
 	SCALE3_11(1024, 0, 0, 0)
 	SCALE3_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_24(704, 44)
-	STEP3_6(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
+	STEP3_8(512, 32)
+	STEP3_9(576, 36)
+	STEP3_9(640, 40)
+	STEP3_26(704, 44)
+	STEP3_8(768, 48)
+	STEP3_9(832, 52)
+	STEP3_9(896, 56)
+	STEP3_9(960, 60)
 	WIDEN3_2
 	SCALE3_11(1056, 0, 0, 0)
 	SCALE3_12(1072, 0, 32, 0)
@@ -7224,16 +7496,15 @@ avx2UnpackQ5_1_sub:
 
 // func avx2GemvQ4_K(a *Args)
 // multiplies one activation row with Panels panels of Q4_K.
-TEXT ·avx2GemvQ4_K(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ4_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ4_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -7248,19 +7519,27 @@ avx2GemvQ4_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ4_K_group:
+	AIM(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2GemvQ4_K_sub:
-	STEP1_3(0, 0)
-	STEP1_4(64, 4)
-	STEP1_4(128, 8)
-	STEP1_4(192, 12)
-	STEP1_4(256, 16)
-	STEP1_4(320, 20)
-	STEP1_4(384, 24)
-	STEP1_4(448, 28)
+	STEP1_3(0, 0, 0)
+	STEP1_4(0, 64, 4)
+	STEP1_5(0, 128, 8)
+	STEP1_6(0, 192, 12)
+	PREFETCHT0 64(R11)
+	VPAND 256(DI), Y11, Y12
+	VPAND 288(DI), Y11, Y13
+	VPBROADCASTD 16(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	STEP1_4(64, 320, 20)
+	STEP1_5(64, 384, 24)
+	STEP1_6(64, 448, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_9(0)
@@ -7274,27 +7553,31 @@ avx2GemvQ4_K_sub:
 	VPBROADCASTD 32(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	STEP1_5(64, 36)
-	STEP1_5(128, 40)
-	STEP1_5(192, 44)
-	STEP1_5(256, 48)
-	STEP1_5(320, 52)
-	STEP1_5(384, 56)
-	STEP1_5(448, 60)
+	STEP1_7(64, 36)
+	STEP1_7(128, 40)
+	STEP1_7(192, 44)
+	STEP1_7(256, 48)
+	STEP1_7(320, 52)
+	STEP1_7(384, 56)
+	STEP1_7(448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_9(16)
 	SCALE1_10(24)
+	ADDQ $128, R11
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2GemvQ4_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1(0, 0, 0, 0)
 	SCALEALL1_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7311,16 +7594,15 @@ avx2GemvQ4_K_sub:
 
 // func avx2Small2Q4_K(a *Args)
 // multiplies 2 activation rows with Panels panels of Q4_K.
-TEXT ·avx2Small2Q4_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q4_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c0001<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q4_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -7333,18 +7615,31 @@ avx2Small2Q4_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q4_K_group:
+	AIM(24, 0)
 	ZERO2
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2Small2Q4_K_sub:
-	STEP2_3(0, 0)
-	STEP2_4(64, 4)
-	STEP2_4(128, 8)
-	STEP2_4(192, 12)
-	STEP2_4(256, 16)
-	STEP2_4(320, 20)
-	STEP2_4(384, 24)
-	STEP2_4(448, 28)
+	STEP2_3(0, 0, 0)
+	STEP2_4(0, 64, 4)
+	STEP2_5(0, 128, 8)
+	STEP2_6(0, 192, 12)
+	PREFETCHT0 64(R11)
+	VPAND 256(DI), Y11, Y12
+	VPAND 288(DI), Y11, Y13
+	VPBROADCASTD 16(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 16(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	STEP2_4(64, 320, 20)
+	STEP2_5(64, 384, 24)
+	STEP2_6(64, 448, 28)
 	WIDEN2
 	SCALE2_13(0)
 	SCALE2_14(8)
@@ -7360,26 +7655,30 @@ avx2Small2Q4_K_sub:
 	VPBROADCASTD 32(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	STEP2_5(64, 36)
-	STEP2_5(128, 40)
-	STEP2_5(192, 44)
-	STEP2_5(256, 48)
-	STEP2_5(320, 52)
-	STEP2_5(384, 56)
-	STEP2_5(448, 60)
+	STEP2_7(64, 36)
+	STEP2_7(128, 40)
+	STEP2_7(192, 44)
+	STEP2_7(256, 48)
+	STEP2_7(320, 52)
+	STEP2_7(384, 56)
+	STEP2_7(448, 60)
 	WIDEN2
 	SCALE2_13(16)
 	SCALE2_14(24)
+	ADDQ $128, R11
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small2Q4_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2(0, 0, 0, 0)
 	SCALEALL2_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7397,14 +7696,13 @@ avx2Small2Q4_K_sub:
 
 // func avx2Small3Q4_K(a *Args)
 // multiplies 3 activation rows with Panels panels of Q4_K.
-TEXT ·avx2Small3Q4_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q4_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q4_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -7417,18 +7715,38 @@ avx2Small3Q4_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q4_K_group:
+	AIM(24, 0)
 	ZERO3
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2Small3Q4_K_sub:
-	STEP3_3(0, 0)
-	STEP3_4(64, 4)
-	STEP3_4(128, 8)
-	STEP3_4(192, 12)
-	STEP3_4(256, 16)
-	STEP3_4(320, 20)
-	STEP3_4(384, 24)
-	STEP3_4(448, 28)
+	STEP3_3(0, 0, 0)
+	STEP3_4(0, 64, 4)
+	STEP3_5(0, 128, 8)
+	STEP3_6(0, 192, 12)
+	PREFETCHT0 64(R11)
+	VMOVDQU 256(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 288(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VPBROADCASTD 16(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 16(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 16(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
+	STEP3_4(64, 320, 20)
+	STEP3_5(64, 384, 24)
+	STEP3_6(64, 448, 28)
 	WIDEN3
 	SCALE3_13(0)
 	SCALE3_14(8)
@@ -7447,26 +7765,30 @@ avx2Small3Q4_K_sub:
 	VPBROADCASTD 32(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	STEP3_5(64, 36)
-	STEP3_5(128, 40)
-	STEP3_5(192, 44)
-	STEP3_5(256, 48)
-	STEP3_5(320, 52)
-	STEP3_5(384, 56)
-	STEP3_5(448, 60)
+	STEP3_7(64, 36)
+	STEP3_7(128, 40)
+	STEP3_7(192, 44)
+	STEP3_7(256, 48)
+	STEP3_7(320, 52)
+	STEP3_7(384, 56)
+	STEP3_7(448, 60)
 	WIDEN3
 	SCALE3_13(16)
 	SCALE3_14(24)
+	ADDQ $128, R11
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small3Q4_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3(0, 0, 0, 0)
 	SCALEALL3_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7507,14 +7829,14 @@ avx2Gemm1Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q4_K_sub:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_7(192, 12)
-	STEP1_7(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_9(192, 12)
+	STEP1_9(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_9(0)
@@ -7558,14 +7880,14 @@ avx2Gemm2Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q4_K_sub:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_7(192, 12)
-	STEP2_7(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_9(192, 12)
+	STEP2_9(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_2
 	SCALE2_13(0)
 	SCALE2_14(8)
@@ -7608,14 +7930,14 @@ avx2Gemm3Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q4_K_sub:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_7(192, 12)
-	STEP3_7(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_9(192, 12)
+	STEP3_9(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3
 	SCALE3_13(0)
 	SCALE3_14(8)
@@ -7702,17 +8024,16 @@ avx2UnpackQ4_K_sub:
 
 // func avx2GemvQ5_K(a *Args)
 // multiplies one activation row with Panels panels of Q5_K.
-TEXT ·avx2GemvQ5_K(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ5_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ5_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -7727,15 +8048,16 @@ avx2GemvQ5_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ5_K_group:
+	AIM(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2GemvQ5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R13)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y8
 	VPSLLW $4, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -7748,10 +8070,10 @@ avx2GemvQ5_K_sub:
 	VPBROADCASTD 0(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	STEP1_9(64, 4)
-	STEP1_10(128, 8)
-	STEP1_11(192, 12)
-	PREFETCHT0 256(DI)(R11*1)
+	STEP1_11(0, 64, 4)
+	STEP1_12(0, 128, 8)
+	STEP1_13(64, 192, 12)
+	PREFETCHT0 64(R11)(R14*1)
 	VPAND 256(DI), Y11, Y12
 	VPAND Y10, Y8, Y14
 	VPOR Y14, Y12, Y12
@@ -7761,7 +8083,7 @@ avx2GemvQ5_K_sub:
 	VPBROADCASTD 16(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	VPAND 320(DI), Y11, Y12
 	VPSRLW $1, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -7775,7 +8097,7 @@ avx2GemvQ5_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	VPAND 384(DI), Y11, Y12
 	VPSRLW $2, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -7789,7 +8111,7 @@ avx2GemvQ5_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	VPAND 448(DI), Y11, Y12
 	VPSRLW $3, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -7809,7 +8131,7 @@ avx2GemvQ5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
-	PREFETCHT0 64(R13)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y8
 	VPSLLW $4, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -7877,24 +8199,30 @@ avx2GemvQ5_K_sub:
 	VPADDW Y14, Y1, Y1
 	VPMADDWD Y9, Y0, Y4
 	VPMADDWD Y9, Y1, Y5
-	STEP1_12(256, 48)
-	STEP1_13(320, 52)
-	STEP1_14(384, 56)
-	STEP1_15(448, 60)
+	STEP1_14(256, 48)
+	STEP1_15(320, 52)
+	STEP1_16(384, 56)
+	STEP1_17(448, 60)
 	WIDEN1_3
 	SCALE1_9(16)
 	SCALE1_10(24)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
+	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2GemvQ5_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1(0, 0, 0, 0)
 	SCALEALL1_2(16, 0, 0, 32)
 	ADDQ $832, DI
@@ -7912,17 +8240,16 @@ avx2GemvQ5_K_sub:
 
 // func avx2Small2Q5_K(a *Args)
 // multiplies 2 activation rows with Panels panels of Q5_K.
-TEXT ·avx2Small2Q5_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q5_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c10<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q5_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -7935,15 +8262,16 @@ avx2Small2Q5_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_K_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small2Q5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R13)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
@@ -7959,7 +8287,7 @@ avx2Small2Q5_K_sub:
 	VPBROADCASTD 0(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $3, Y14, Y14
@@ -7980,7 +8308,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)(R15*1)
 	VPAND 128(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $2, Y14, Y14
@@ -8001,7 +8329,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 192(DI)(R11*1)
+	PREFETCHT0 64(R11)
 	VPAND 192(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $1, Y14, Y14
@@ -8026,7 +8354,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y14, Y3, Y3
 	VPMADDWD Y9, Y2, Y6
 	VPMADDWD Y9, Y3, Y7
-	PREFETCHT0 256(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*1)
 	VPAND 256(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPAND Y10, Y14, Y14
@@ -8041,7 +8369,7 @@ avx2Small2Q5_K_sub:
 	VPBROADCASTD 16(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	VPAND 320(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $1, Y14, Y14
@@ -8062,7 +8390,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	VPAND 384(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $2, Y14, Y14
@@ -8083,7 +8411,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	VPAND 448(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $3, Y14, Y14
@@ -8110,7 +8438,7 @@ avx2Small2Q5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
-	PREFETCHT0 64(R13)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
@@ -8297,17 +8625,23 @@ avx2Small2Q5_K_sub:
 	WIDEN2_3
 	SCALE2_15(16, 512)
 	SCALE2_16(24, 544)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
+	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small2Q5_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2_3(0, 0, 512, 0)
 	SCALEALL2_4(16, 0, 544, 0)
 	ADDQ $832, DI
@@ -8326,14 +8660,13 @@ avx2Small2Q5_K_sub:
 
 // func avx2Small3Q5_K(a *Args)
 // multiplies 3 activation rows with Panels panels of Q5_K.
-TEXT ·avx2Small3Q5_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q5_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q5_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -8346,16 +8679,17 @@ avx2Small3Q5_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_K_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small3Q5_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
-	PREFETCHT0 0(R13)(R11*1)
+	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND c10<>(SB), Y14, Y14
@@ -8375,7 +8709,7 @@ avx2Small3Q5_K_sub:
 	VPBROADCASTD 0(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	VMOVDQU 64(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8403,7 +8737,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)(R15*1)
 	VMOVDQU 128(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8431,7 +8765,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 192(DI)(R11*1)
+	PREFETCHT0 64(R11)
 	VMOVDQU 192(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8465,7 +8799,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y14, Y5, Y5
 	VPMADDWD c0001<>(SB), Y4, Y10
 	VPMADDWD c0001<>(SB), Y5, Y11
-	PREFETCHT0 256(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*1)
 	VMOVDQU 256(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8485,7 +8819,7 @@ avx2Small3Q5_K_sub:
 	VPBROADCASTD 16(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	PREFETCHT0 320(DI)(R11*1)
+	PREFETCHT0 64(R11)(R14*2)
 	VMOVDQU 320(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8513,7 +8847,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 384(DI)(R11*1)
+	PREFETCHT0 64(R11)(R15*1)
 	VMOVDQU 384(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8541,7 +8875,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 448(DI)(R11*1)
+	PREFETCHT0 128(R11)
 	VMOVDQU 448(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8575,7 +8909,7 @@ avx2Small3Q5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
-	PREFETCHT0 64(R13)(R11*1)
+	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND c10<>(SB), Y14, Y14
@@ -8800,17 +9134,23 @@ avx2Small3Q5_K_sub:
 	WIDEN3_2
 	SCALE3_15(16, 512)
 	SCALE3_16(24, 544)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
+	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
 	ADDQ $512, DI
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small3Q5_K_sub
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
-	PREFETCHT0 64(BX)(R11*1)
-	PREFETCHT0 128(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3_3(0, 0, 512, 0)
 	SCALEALL3_4(16, 0, 544, 0)
 	ADDQ $832, DI
@@ -8852,14 +9192,14 @@ avx2Gemm1Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q5_K_sub:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_17(192, 12)
-	STEP1_6(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_22(192, 12)
+	STEP1_8(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	WIDEN1_4
 	SCALE1_9(0)
 	SCALE1_10(8)
@@ -8903,14 +9243,14 @@ avx2Gemm2Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q5_K_sub:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_24(192, 12)
-	STEP2_6(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_26(192, 12)
+	STEP2_8(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_4
 	SCALE2_15(0, 512)
 	SCALE2_16(8, 544)
@@ -8954,14 +9294,14 @@ avx2Gemm3Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q5_K_sub:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_24(192, 12)
-	STEP3_6(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_26(192, 12)
+	STEP3_8(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3_2
 	SCALE3_15(0, 512)
 	SCALE3_16(8, 544)
@@ -9123,17 +9463,16 @@ avx2UnpackQ5_K_sub:
 
 // func avx2GemvQ6_K(a *Args)
 // multiplies one activation row with Panels panels of Q6_K.
-TEXT ·avx2GemvQ6_K(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ6_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c30<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ6_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -9148,14 +9487,15 @@ avx2GemvQ6_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ6_K_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2GemvQ6_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y8
 	VPSLLW $4, Y8, Y14
@@ -9188,7 +9528,7 @@ avx2GemvQ6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD Y9, Y4, Y0
 	VPMADDWD Y9, Y14, Y1
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	VPAND 64(DI), Y11, Y12
 	VPAND Y10, Y8, Y14
 	VPOR Y14, Y12, Y12
@@ -9223,16 +9563,21 @@ avx2GemvQ6_K_sub:
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
 	SCALE1_12(8, 544)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvQ6_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1_3(0, 512, 0)
 	SCALEALL1_3(16, 544, 0)
 	ADDQ $320, DI
@@ -9248,17 +9593,16 @@ avx2GemvQ6_K_sub:
 
 // func avx2Small2Q6_K(a *Args)
 // multiplies 2 activation rows with Panels panels of Q6_K.
-TEXT ·avx2Small2Q6_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q6_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c30<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q6_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -9271,13 +9615,14 @@ avx2Small2Q6_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q6_K_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2Small2Q6_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPSLLW $4, Y14, Y14
@@ -9322,7 +9667,7 @@ avx2Small2Q6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD Y9, Y6, Y2
 	VPMADDWD Y9, Y14, Y3
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPAND Y10, Y14, Y14
@@ -9373,16 +9718,21 @@ avx2Small2Q6_K_sub:
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
 	SCALE2_18(8, 544)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Q6_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2_5(0, 512, 0)
 	SCALEALL2_5(16, 544, 0)
 	ADDQ $320, DI
@@ -9399,16 +9749,15 @@ avx2Small2Q6_K_sub:
 
 // func avx2Small3Q6_K(a *Args)
 // multiplies 3 activation rows with Panels panels of Q6_K.
-TEXT ·avx2Small3Q6_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q6_K(SB), NOSPLIT, $56-8
 	VMOVDQU c0f<>(SB), Y11
 	VMOVDQU c30<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q6_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -9421,13 +9770,14 @@ avx2Small3Q6_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q6_K_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2Small3Q6_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
-	PREFETCHT0 128(DI)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPSLLW $4, Y14, Y14
@@ -9482,7 +9832,7 @@ avx2Small3Q6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD c0001<>(SB), Y8, Y4
 	VPMADDWD c0001<>(SB), Y14, Y5
-	PREFETCHT0 64(DI)(R11*1)
+	PREFETCHT0 0(R11)(R14*2)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPAND Y10, Y14, Y14
@@ -9545,16 +9895,21 @@ avx2Small3Q6_K_sub:
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Q6_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3_5(0, 512, 0)
 	SCALEALL3_5(16, 544, 0)
 	ADDQ $320, DI
@@ -9595,8 +9950,8 @@ avx2Gemm1Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Q6_K_sub:
-	STEP1_30(0, 0)
-	STEP1_31(128, 8)
+	STEP1_36(0, 0)
+	STEP1_37(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
@@ -9640,8 +9995,8 @@ avx2Gemm2Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Q6_K_sub:
-	STEP2_44(0, 0)
-	STEP2_45(128, 8)
+	STEP2_47(0, 0)
+	STEP2_48(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
@@ -9686,8 +10041,8 @@ avx2Gemm3Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Q6_K_sub:
-	STEP3_44(0, 0)
-	STEP3_45(128, 8)
+	STEP3_47(0, 0)
+	STEP3_48(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
@@ -9776,16 +10131,15 @@ avx2UnpackQ6_K_sub:
 
 // func avx2GemvQ2_K(a *Args)
 // multiplies one activation row with Panels panels of Q2_K.
-TEXT ·avx2GemvQ2_K(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvQ2_K(SB), NOSPLIT, $56-8
 	VMOVDQU c03<>(SB), Y11
 	VMOVDQU c0f<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvQ2_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -9800,12 +10154,13 @@ avx2GemvQ2_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ2_K_group:
+	AIM(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2GemvQ2_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y9
 	VPAND Y11, Y9, Y12
 	VMOVDQU 32(DI), Y8
@@ -9845,16 +10200,23 @@ avx2GemvQ2_K_sub:
 	VPADDD Y0, Y2, Y2
 	VPMADDWD Y13, Y1, Y1
 	VPADDD Y1, Y3, Y3
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvQ2_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 0(DX), Y14
@@ -9898,16 +10260,15 @@ avx2GemvQ2_K_min:
 
 // func avx2Small2Q2_K(a *Args)
 // multiplies 2 activation rows with Panels panels of Q2_K.
-TEXT ·avx2Small2Q2_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Q2_K(SB), NOSPLIT, $56-8
 	VMOVDQU c03<>(SB), Y11
 	VMOVDQU c0f<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Q2_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -9920,11 +10281,12 @@ avx2Small2Q2_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q2_K_group:
+	AIM(24, 0)
 	ZERO2
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2Small2Q2_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y9
 	VPAND Y11, Y9, Y12
 	VMOVDQU 32(DI), Y8
@@ -9986,16 +10348,23 @@ avx2Small2Q2_K_sub:
 	VPADDD Y2, Y6, Y6
 	VPMADDWD Y13, Y3, Y3
 	VPADDD Y3, Y7, Y7
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Q2_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y4, Y4
 	VBROADCASTSS 0(DX), Y14
@@ -10049,14 +10418,13 @@ avx2Small2Q2_K_min:
 
 // func avx2Small3Q2_K(a *Args)
 // multiplies 3 activation rows with Panels panels of Q2_K.
-TEXT ·avx2Small3Q2_K(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Q2_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Q2_K_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -10069,11 +10437,12 @@ avx2Small3Q2_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q2_K_group:
+	AIM(24, 0)
 	ZERO3
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2Small3Q2_K_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y12
 	VPAND c03<>(SB), Y12, Y12
 	VMOVDQU 32(DI), Y13
@@ -10166,16 +10535,23 @@ avx2Small3Q2_K_sub:
 	VPADDD Y4, Y10, Y10
 	VPMADDWD Y13, Y5, Y5
 	VPADDD Y5, Y11, Y11
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Q2_K_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 0(DX), Y14
@@ -10262,8 +10638,8 @@ avx2Gemm1Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Q2_K_sub:
-	STEP1_31(0, 0)
-	STEP1_31(128, 8)
+	STEP1_37(0, 0)
+	STEP1_37(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10330,8 +10706,8 @@ avx2Gemm2Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Q2_K_sub:
-	STEP2_45(0, 0)
-	STEP2_45(128, 8)
+	STEP2_48(0, 0)
+	STEP2_48(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10408,8 +10784,8 @@ avx2Gemm3Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Q2_K_sub:
-	STEP3_45(0, 0)
-	STEP3_45(128, 8)
+	STEP3_48(0, 0)
+	STEP3_48(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10563,15 +10939,15 @@ avx2UnpackQ2_K_sub:
 
 // func avx2GemvCode4(a *Args)
 // multiplies one activation row with Panels panels of Code4.
-TEXT ·avx2GemvCode4(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvCode4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
 	JNE avx2GemvCode4_wide
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -10580,10 +10956,9 @@ TEXT ·avx2GemvCode4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvCode4_narrow_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -10598,28 +10973,35 @@ avx2GemvCode4_narrow_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvCode4_narrow_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvCode4_narrow_sub:
-	STEP1_36(0, 0)
-	STEP1_37(64, 8)
+	STEP1_42(0, 0, 0)
+	STEP1_43(0, 64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
 	SCALE1_12(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvCode4_narrow_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1_8(0, 512, 0)
 	SCALEALL1_8(32, 544, 0)
 	ADDQ $320, DI
@@ -10634,17 +11016,16 @@ avx2GemvCode4_narrow_sub:
 	RET
 avx2GemvCode4_wide:
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VMOVDQU c0f<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvCode4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -10659,12 +11040,13 @@ avx2GemvCode4_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvCode4_group:
+	AIM(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvCode4_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -10678,8 +11060,8 @@ avx2GemvCode4_sub:
 	VPMADDWD Y9, Y15, Y0
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y9, Y14, Y1
-	STEP1_39(0, 4)
-	PREFETCHT0 64(DI)(R11*1)
+	STEP1_45(0, 4)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -10695,19 +11077,25 @@ avx2GemvCode4_sub:
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y9, Y14, Y14
 	VPADDD Y14, Y1, Y1
-	STEP1_39(64, 12)
+	STEP1_45(64, 12)
 	SCALE1_14(0)
 	SCALE1_15(8)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvCode4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1_9(0, 0, 0)
 	SCALEALL1_10(32, 0, 32)
 	ADDQ $320, DI
@@ -10723,15 +11111,15 @@ avx2GemvCode4_sub:
 
 // func avx2Small2Code4(a *Args)
 // multiplies 2 activation rows with Panels panels of Code4.
-TEXT ·avx2Small2Code4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2Code4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
 	JNE avx2Small2Code4_wide
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -10740,10 +11128,9 @@ TEXT ·avx2Small2Code4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Code4_narrow_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -10756,27 +11143,34 @@ avx2Small2Code4_narrow_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Code4_narrow_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2Code4_narrow_sub:
-	STEP2_50(0, 0)
-	STEP2_51(64, 8)
+	STEP2_53(0, 0, 0)
+	STEP2_54(0, 64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
 	SCALE2_18(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Code4_narrow_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2_10(0, 512, 0)
 	SCALEALL2_10(32, 544, 0)
 	ADDQ $320, DI
@@ -10792,16 +11186,15 @@ avx2Small2Code4_narrow_sub:
 	RET
 avx2Small2Code4_wide:
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VMOVDQU c0f<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2Code4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -10814,11 +11207,12 @@ avx2Small2Code4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Code4_group:
+	AIM(24, 0)
 	ZERO2
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2Code4_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -10839,8 +11233,8 @@ avx2Small2Code4_sub:
 	VPMADDWD c0001<>(SB), Y15, Y2
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD c0001<>(SB), Y14, Y3
-	STEP2_53(0, 4)
-	PREFETCHT0 64(DI)(R11*1)
+	STEP2_56(0, 4)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -10865,19 +11259,25 @@ avx2Small2Code4_sub:
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD c0001<>(SB), Y14, Y14
 	VPADDD Y14, Y3, Y3
-	STEP2_53(64, 12)
+	STEP2_56(64, 12)
 	SCALE2_20(0)
 	SCALE2_21(8)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Code4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2_11(0, 0, 0)
 	SCALEALL2_12(32, 0, 32)
 	ADDQ $320, DI
@@ -10894,25 +11294,24 @@ avx2Small2Code4_sub:
 
 // func avx2Small3Code4(a *Args)
 // multiplies 3 activation rows with Panels panels of Code4.
-TEXT ·avx2Small3Code4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3Code4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
 	JNE avx2Small3Code4_wide
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Code4_narrow_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -10925,27 +11324,34 @@ avx2Small3Code4_narrow_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Code4_narrow_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3Code4_narrow_sub:
-	STEP3_50(0, 0)
-	STEP3_51(64, 8)
+	STEP3_53(0, 0, 0)
+	STEP3_54(0, 64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Code4_narrow_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -10961,17 +11367,16 @@ avx2Small3Code4_narrow_sub:
 	RET
 avx2Small3Code4_wide:
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VMOVDQU c0f<>(SB), Y10
 	VMOVDQU c0001<>(SB), Y9
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3Code4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -10984,12 +11389,13 @@ avx2Small3Code4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Code4_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3Code4_sub:
-	PREFETCHT0 0(DI)(R11*1)
+	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -11017,8 +11423,8 @@ avx2Small3Code4_sub:
 	VPMADDWD Y9, Y15, Y4
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y9, Y14, Y5
-	STEP3_53(0, 4)
-	PREFETCHT0 64(DI)(R11*1)
+	STEP3_56(0, 4)
+	PREFETCHT0 0(R11)(R14*1)
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -11052,19 +11458,25 @@ avx2Small3Code4_sub:
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y9, Y14, Y14
 	VPADDD Y14, Y5, Y5
-	STEP3_53(64, 12)
+	STEP3_56(64, 12)
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Code4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -11083,7 +11495,7 @@ avx2Small3Code4_sub:
 // multiplies one activation row with one unpacked panel of Code4.
 TEXT ·avx2Gemm1Code4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
@@ -11111,8 +11523,8 @@ avx2Gemm1Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Code4_narrow_sub:
-	STEP1_30(0, 0)
-	STEP1_31(128, 8)
+	STEP1_36(0, 0)
+	STEP1_37(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
@@ -11166,9 +11578,9 @@ avx2Gemm1Code4_sub:
 	VPMADDWD Y11, Y15, Y0
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y11, Y14, Y1
-	STEP1_42(64, 4)
-	STEP1_42(128, 8)
-	STEP1_42(192, 12)
+	STEP1_48(64, 4)
+	STEP1_48(128, 8)
+	STEP1_48(192, 12)
 	SCALE1_14(0)
 	SCALE1_15(8)
 	ADDQ $16, BX
@@ -11191,7 +11603,7 @@ avx2Gemm1Code4_sub:
 // multiplies 2 activation rows with one unpacked panel of Code4.
 TEXT ·avx2Gemm2Code4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
@@ -11216,8 +11628,8 @@ avx2Gemm2Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Code4_narrow_sub:
-	STEP2_44(0, 0)
-	STEP2_45(128, 8)
+	STEP2_47(0, 0)
+	STEP2_48(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
@@ -11276,9 +11688,9 @@ avx2Gemm2Code4_sub:
 	VPMADDWD Y11, Y15, Y2
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD Y11, Y14, Y3
-	STEP2_56(64, 4)
-	STEP2_56(128, 8)
-	STEP2_56(192, 12)
+	STEP2_59(64, 4)
+	STEP2_59(128, 8)
+	STEP2_59(192, 12)
 	SCALE2_20(0)
 	SCALE2_21(8)
 	ADDQ $16, BX
@@ -11302,7 +11714,7 @@ avx2Gemm2Code4_sub:
 // multiplies 3 activation rows with one unpacked panel of Code4.
 TEXT ·avx2Gemm3Code4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VMOVDQU 0(AX), X0
 	VPADDB c20<>(SB), X0, X0
 	VPTEST cc0<>(SB), X0
@@ -11327,8 +11739,8 @@ avx2Gemm3Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Code4_narrow_sub:
-	STEP3_44(0, 0)
-	STEP3_45(128, 8)
+	STEP3_47(0, 0)
+	STEP3_48(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
@@ -11395,9 +11807,9 @@ avx2Gemm3Code4_sub:
 	VPMADDWD Y11, Y15, Y4
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y11, Y14, Y5
-	STEP3_56(64, 4)
-	STEP3_56(128, 8)
-	STEP3_56(192, 12)
+	STEP3_59(64, 4)
+	STEP3_59(128, 8)
+	STEP3_59(192, 12)
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
 	ADDQ $16, BX
@@ -11421,7 +11833,7 @@ avx2Gemm3Code4_sub:
 // expands Groups groups of Code4 at Src to 4416 bytes each at Dst.
 TEXT ·avx2UnpackCode4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VMOVDQU c0f<>(SB), Y11
 	VPADDB c20<>(SB), Y15, Y12
@@ -11478,9 +11890,9 @@ avx2UnpackCode4_sub:
 
 // func avx2GemvMXFP4(a *Args)
 // multiplies one activation row with Panels panels of MXFP4.
-TEXT ·avx2GemvMXFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvMXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c10<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -11488,10 +11900,9 @@ TEXT ·avx2GemvMXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvMXFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	MOVQ 112(R13), AX
@@ -11503,28 +11914,29 @@ avx2GemvMXFP4_panel:
 avx2GemvMXFP4_zero:
 	SETUP1_2(24)
 avx2GemvMXFP4_group:
-	STEP1_43(0, 0)
-	STEP1_44(64, 4)
-	STEP1_44(128, 8)
-	STEP1_45(192, 12)
-	STEP1_46(0, 16)
-	STEP1_47(64, 20)
-	STEP1_47(128, 24)
-	STEP1_47(192, 28)
+	AIM(24, 0)
+	STEP1_49(0, 0, 0)
+	STEP1_50(0, 64, 4)
+	STEP1_51(0, 128, 8)
+	STEP1_52(0, 192, 12)
+	STEP1_53(0, 16)
+	STEP1_54(64, 20)
+	STEP1_54(128, 24)
+	STEP1_54(192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_16(512, 0)
 	SCALE1_17(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_43(256, 32)
-	STEP1_44(320, 36)
-	STEP1_44(384, 40)
-	STEP1_45(448, 44)
-	STEP1_46(256, 48)
-	STEP1_47(320, 52)
-	STEP1_47(384, 56)
-	STEP1_47(448, 60)
+	STEP1_49(64, 256, 32)
+	STEP1_50(64, 320, 36)
+	STEP1_51(64, 384, 40)
+	STEP1_52(64, 448, 44)
+	STEP1_53(256, 48)
+	STEP1_54(320, 52)
+	STEP1_54(384, 56)
+	STEP1_54(448, 60)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_16(544, 0)
@@ -11532,7 +11944,10 @@ avx2GemvMXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2GemvMXFP4_group
@@ -11546,9 +11961,9 @@ avx2GemvMXFP4_group:
 
 // func avx2Small2MXFP4(a *Args)
 // multiplies 2 activation rows with Panels panels of MXFP4.
-TEXT ·avx2Small2MXFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2MXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c10<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -11556,10 +11971,9 @@ TEXT ·avx2Small2MXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2MXFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -11572,28 +11986,29 @@ avx2Small2MXFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2MXFP4_group:
-	STEP2_57(0, 0)
-	STEP2_58(64, 4)
-	STEP2_58(128, 8)
-	STEP2_59(192, 12)
-	STEP2_60(0, 16)
-	STEP2_61(64, 20)
-	STEP2_61(128, 24)
-	STEP2_61(192, 28)
+	AIM(24, 0)
+	STEP2_60(0, 0, 0)
+	STEP2_61(0, 64, 4)
+	STEP2_62(0, 128, 8)
+	STEP2_63(0, 192, 12)
+	STEP2_64(0, 16)
+	STEP2_65(64, 20)
+	STEP2_65(128, 24)
+	STEP2_65(192, 28)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_22(512, 0, 0)
 	SCALE2_23(528, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_57(256, 32)
-	STEP2_58(320, 36)
-	STEP2_58(384, 40)
-	STEP2_59(448, 44)
-	STEP2_60(256, 48)
-	STEP2_61(320, 52)
-	STEP2_61(384, 56)
-	STEP2_61(448, 60)
+	STEP2_60(64, 256, 32)
+	STEP2_61(64, 320, 36)
+	STEP2_62(64, 384, 40)
+	STEP2_63(64, 448, 44)
+	STEP2_64(256, 48)
+	STEP2_65(320, 52)
+	STEP2_65(384, 56)
+	STEP2_65(448, 60)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_22(544, 0, 0)
@@ -11601,7 +12016,10 @@ avx2Small2MXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small2MXFP4_group
@@ -11615,9 +12033,9 @@ avx2Small2MXFP4_group:
 
 // func avx2Small3MXFP4(a *Args)
 // multiplies 3 activation rows with Panels panels of MXFP4.
-TEXT ·avx2Small3MXFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3MXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y12
 	VPADDB c10<>(SB), Y12, Y12
 	MOVQ 128(R13), R8
@@ -11625,10 +12043,9 @@ TEXT ·avx2Small3MXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3MXFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -11641,28 +12058,29 @@ avx2Small3MXFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3MXFP4_group:
-	STEP3_57(0, 1024, 0)
-	STEP3_58(64, 1024, 4)
-	STEP3_58(128, 1024, 8)
-	STEP3_59(192, 1024, 12)
-	STEP3_60(0, 1024, 16)
-	STEP3_61(64, 1024, 20)
-	STEP3_61(128, 1024, 24)
-	STEP3_61(192, 1024, 28)
+	AIM(24, 0)
+	STEP3_60(0, 0, 1024, 0)
+	STEP3_61(0, 64, 1024, 4)
+	STEP3_62(0, 128, 1024, 8)
+	STEP3_63(0, 192, 1024, 12)
+	STEP3_64(0, 1024, 16)
+	STEP3_65(64, 1024, 20)
+	STEP3_65(128, 1024, 24)
+	STEP3_65(192, 1024, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(512, 0, 0)
 	SCALE3_21(528, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_57(256, 1024, 32)
-	STEP3_58(320, 1024, 36)
-	STEP3_58(384, 1024, 40)
-	STEP3_59(448, 1024, 44)
-	STEP3_60(256, 1024, 48)
-	STEP3_61(320, 1024, 52)
-	STEP3_61(384, 1024, 56)
-	STEP3_61(448, 1024, 60)
+	STEP3_60(64, 256, 1024, 32)
+	STEP3_61(64, 320, 1024, 36)
+	STEP3_62(64, 384, 1024, 40)
+	STEP3_63(64, 448, 1024, 44)
+	STEP3_64(256, 1024, 48)
+	STEP3_65(320, 1024, 52)
+	STEP3_65(384, 1024, 56)
+	STEP3_65(448, 1024, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(544, 0, 0)
@@ -11670,7 +12088,10 @@ avx2Small3MXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 512(DI)(R11*1)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT0 128(R11)(R14*2)
+	PREFETCHT0 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small3MXFP4_group
@@ -11699,28 +12120,28 @@ TEXT ·avx2Gemm1MXFP4(SB), NOSPLIT, $0-8
 avx2Gemm1MXFP4_zero:
 	SETUP1_2(24)
 avx2Gemm1MXFP4_group:
-	STEP1_6(0, 0)
-	STEP1_7(64, 4)
-	STEP1_7(128, 8)
-	STEP1_17(192, 12)
-	STEP1_6(256, 16)
-	STEP1_7(320, 20)
-	STEP1_7(384, 24)
-	STEP1_7(448, 28)
+	STEP1_8(0, 0)
+	STEP1_9(64, 4)
+	STEP1_9(128, 8)
+	STEP1_22(192, 12)
+	STEP1_8(256, 16)
+	STEP1_9(320, 20)
+	STEP1_9(384, 24)
+	STEP1_9(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
 	SCALE1_16(1024, 0)
 	SCALE1_17(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_6(512, 32)
-	STEP1_7(576, 36)
-	STEP1_7(640, 40)
-	STEP1_17(704, 44)
-	STEP1_6(768, 48)
-	STEP1_7(832, 52)
-	STEP1_7(896, 56)
-	STEP1_7(960, 60)
+	STEP1_8(512, 32)
+	STEP1_9(576, 36)
+	STEP1_9(640, 40)
+	STEP1_22(704, 44)
+	STEP1_8(768, 48)
+	STEP1_9(832, 52)
+	STEP1_9(896, 56)
+	STEP1_9(960, 60)
 	WIDEN1_4
 	OFFSETS1(0)
 	SCALE1_16(1056, 0)
@@ -11755,28 +12176,28 @@ avx2Gemm2MXFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Gemm2MXFP4_group:
-	STEP2_6(0, 0)
-	STEP2_7(64, 4)
-	STEP2_7(128, 8)
-	STEP2_24(192, 12)
-	STEP2_6(256, 16)
-	STEP2_7(320, 20)
-	STEP2_7(384, 24)
-	STEP2_7(448, 28)
+	STEP2_8(0, 0)
+	STEP2_9(64, 4)
+	STEP2_9(128, 8)
+	STEP2_26(192, 12)
+	STEP2_8(256, 16)
+	STEP2_9(320, 20)
+	STEP2_9(384, 24)
+	STEP2_9(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
 	SCALE2_22(1024, 0, 0)
 	SCALE2_23(1040, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_6(512, 32)
-	STEP2_7(576, 36)
-	STEP2_7(640, 40)
-	STEP2_24(704, 44)
-	STEP2_6(768, 48)
-	STEP2_7(832, 52)
-	STEP2_7(896, 56)
-	STEP2_7(960, 60)
+	STEP2_8(512, 32)
+	STEP2_9(576, 36)
+	STEP2_9(640, 40)
+	STEP2_26(704, 44)
+	STEP2_8(768, 48)
+	STEP2_9(832, 52)
+	STEP2_9(896, 56)
+	STEP2_9(960, 60)
 	WIDEN2_4
 	OFFSETS2(0)
 	SCALE2_22(1056, 0, 0)
@@ -11810,28 +12231,28 @@ avx2Gemm3MXFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Gemm3MXFP4_group:
-	STEP3_6(0, 0)
-	STEP3_7(64, 4)
-	STEP3_7(128, 8)
-	STEP3_24(192, 12)
-	STEP3_6(256, 16)
-	STEP3_7(320, 20)
-	STEP3_7(384, 24)
-	STEP3_7(448, 28)
+	STEP3_8(0, 0)
+	STEP3_9(64, 4)
+	STEP3_9(128, 8)
+	STEP3_26(192, 12)
+	STEP3_8(256, 16)
+	STEP3_9(320, 20)
+	STEP3_9(384, 24)
+	STEP3_9(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(1024, 0, 0)
 	SCALE3_21(1040, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_6(512, 32)
-	STEP3_7(576, 36)
-	STEP3_7(640, 40)
-	STEP3_24(704, 44)
-	STEP3_6(768, 48)
-	STEP3_7(832, 52)
-	STEP3_7(896, 56)
-	STEP3_7(960, 60)
+	STEP3_8(512, 32)
+	STEP3_9(576, 36)
+	STEP3_9(640, 40)
+	STEP3_26(704, 44)
+	STEP3_8(768, 48)
+	STEP3_9(832, 52)
+	STEP3_9(896, 56)
+	STEP3_9(960, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(1056, 0, 0)
@@ -11852,7 +12273,7 @@ avx2Gemm3MXFP4_group:
 // expands Groups groups of MXFP4 at Src to 1088 bytes each at Dst.
 TEXT ·avx2UnpackMXFP4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c10<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -11889,9 +12310,9 @@ avx2UnpackMXFP4_sub:
 
 // func avx2GemvNVFP4(a *Args)
 // multiplies one activation row with Panels panels of NVFP4.
-TEXT ·avx2GemvNVFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvNVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -11900,10 +12321,9 @@ TEXT ·avx2GemvNVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvNVFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
@@ -11918,28 +12338,35 @@ avx2GemvNVFP4_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvNVFP4_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvNVFP4_sub:
-	STEP1_36(0, 0)
-	STEP1_37(64, 8)
+	STEP1_42(0, 0, 0)
+	STEP1_43(0, 64, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_18(0, 512)
 	SCALE1_19(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvNVFP4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL1_8(0, 512, 0)
 	SCALEALL1_8(32, 544, 0)
 	ADDQ $320, DI
@@ -11955,9 +12382,9 @@ avx2GemvNVFP4_sub:
 
 // func avx2Small2NVFP4(a *Args)
 // multiplies 2 activation rows with Panels panels of NVFP4.
-TEXT ·avx2Small2NVFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2NVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
@@ -11966,10 +12393,9 @@ TEXT ·avx2Small2NVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small2NVFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO2_2
 	MOVQ 112(R13), AX
@@ -11982,27 +12408,34 @@ avx2Small2NVFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2NVFP4_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2NVFP4_sub:
-	STEP2_50(0, 0)
-	STEP2_51(64, 8)
+	STEP2_53(0, 0, 0)
+	STEP2_54(0, 64, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_24(0, 512)
 	SCALE2_25(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2NVFP4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL2_10(0, 512, 0)
 	SCALEALL2_10(32, 544, 0)
 	ADDQ $320, DI
@@ -12019,19 +12452,18 @@ avx2Small2NVFP4_sub:
 
 // func avx2Small3NVFP4(a *Args)
 // multiplies 3 activation rows with Panels panels of NVFP4.
-TEXT ·avx2Small3NVFP4(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3NVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y11
 	VPADDB c20<>(SB), Y11, Y11
 	VMOVDQU c0f<>(SB), Y10
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2Small3NVFP4_panel:
 	MOVQ 0(SP), DI
-	MOVQ 120(R13), R11
-	ADDQ R11, R11
 	MOVQ 128(R13), R8
 	ZERO3_2
 	MOVQ 112(R13), AX
@@ -12044,27 +12476,34 @@ avx2Small3NVFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3NVFP4_group:
+	AIM(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3NVFP4_sub:
-	STEP3_50(0, 0)
-	STEP3_51(64, 8)
+	STEP3_53(0, 0, 0)
+	STEP3_54(0, 64, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_22(0, 512)
 	SCALE3_23(8, 544)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3NVFP4_sub
-	PREFETCHT0 -256(BX)(R11*1)
-	PREFETCHT0 -192(BX)(R11*1)
-	PREFETCHT0 -128(BX)(R11*1)
-	PREFETCHT0 -64(BX)(R11*1)
-	PREFETCHT0 0(BX)(R11*1)
+	PREFETCHT0 0(R11)
+	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT0 64(R11)(R14*2)
+	PREFETCHT0 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -12105,8 +12544,8 @@ avx2Gemm1NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1NVFP4_sub:
-	STEP1_30(0, 0)
-	STEP1_31(128, 8)
+	STEP1_36(0, 0)
+	STEP1_37(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_18(0, 512)
@@ -12150,8 +12589,8 @@ avx2Gemm2NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2NVFP4_sub:
-	STEP2_44(0, 0)
-	STEP2_45(128, 8)
+	STEP2_47(0, 0)
+	STEP2_48(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_24(0, 512)
@@ -12196,8 +12635,8 @@ avx2Gemm3NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3NVFP4_sub:
-	STEP3_44(0, 0)
-	STEP3_45(128, 8)
+	STEP3_47(0, 0)
+	STEP3_48(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_22(0, 512)
@@ -12223,7 +12662,7 @@ avx2Gemm3NVFP4_sub:
 // expands Groups groups of NVFP4 at Src to 4416 bytes each at Dst.
 TEXT ·avx2UnpackNVFP4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c20<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -12281,16 +12720,18 @@ avx2UnpackNVFP4_sub:
 // 	for each of Panels panels (Gemm: of one): Y = 0, or Y; for each K: Y += w*x
 //
 // DI, R8 weights: of the panel, of a half; SI, DX activations likewise, AX their stride; R9 Y, R10 its stride; CX groups left, BX those
-// of the chunk, R12 those left of it; R11 what to prefetch; on the stack the panel loop's W, Y and number of panels left. Y0..
+// of the chunk, R12 those left of it; R11, R14, R15 what to prefetch; on the stack the panel loop's W, Y, number of panels left, then what streams need. Y0..
 // accumulators, row by row; behind them (one row: Y8; else Y12..) activations; Y14 of BF16's one and two rows the mask; Y15 weights.
 
 // func avx2GemvF32(a *Args)
 // multiplies 1 activation rows with Panels panels of F32.
-TEXT ·avx2GemvF32(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvF32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvF32_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -12306,15 +12747,22 @@ avx2GemvF32_panel:
 avx2GemvF32_zero:
 	MOVQ DI, R8
 	MOVQ SI, DX
-	MOVQ CX, R12
+avx2GemvF32_chunk:
+	MOVQ $32, BX
+	CMPQ CX, BX
+	CMOVQLT CX, BX
+	AIM_2(24, 0)
+	MOVQ BX, R12
 avx2GemvF32_k0:
 	AHEAD(0)
-	ADDQ $256, R11
+	ADDQ $64, R11
 	GROUPF32x1(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
 	DECQ R12
 	JNZ avx2GemvF32_k0
+	SUBQ BX, CX
+	JNZ avx2GemvF32_chunk
 	STORE1_4(0)
 	NEXTFLOATS(8, 8)
 	JNZ avx2GemvF32_panel
@@ -12355,13 +12803,15 @@ avx2Gemm1F32_k0:
 
 // func avx2Small2F32(a *Args)
 // multiplies 2 activation rows with Panels panels of F32.
-TEXT ·avx2Small2F32(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2F32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2F32_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small2F32_chunk
@@ -12371,14 +12821,14 @@ avx2Small2F32_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD2_4(0)
 avx2Small2F32_k0:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
+	AHEAD(0)
+	ADDQ $64, R11
 	GROUPF32x2(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12390,9 +12840,6 @@ avx2Small2F32_k0:
 	MOVQ BX, R12
 	LOAD2_4(128)
 avx2Small2F32_k1:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
 	GROUPF32x2(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12456,13 +12903,15 @@ avx2Gemm2F32_k1:
 
 // func avx2Small3F32(a *Args)
 // multiplies 3 activation rows with Panels panels of F32.
-TEXT ·avx2Small3F32(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3F32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3F32_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small3F32_chunk
@@ -12472,14 +12921,14 @@ avx2Small3F32_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD3_4(0)
 avx2Small3F32_k0:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
+	AHEAD(0)
+	ADDQ $64, R11
 	GROUPF32x3(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12491,9 +12940,6 @@ avx2Small3F32_k0:
 	MOVQ BX, R12
 	LOAD3_4(128)
 avx2Small3F32_k1:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
 	GROUPF32x3(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12557,11 +13003,13 @@ avx2Gemm3F32_k1:
 
 // func avx2GemvF16(a *Args)
 // multiplies 1 activation rows with Panels panels of F16.
-TEXT ·avx2GemvF16(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvF16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvF16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -12577,16 +13025,22 @@ avx2GemvF16_panel:
 avx2GemvF16_zero:
 	MOVQ DI, R8
 	MOVQ SI, DX
-	MOVQ CX, R12
+avx2GemvF16_chunk:
+	MOVQ $64, BX
+	CMPQ CX, BX
+	CMOVQLT CX, BX
+	AIM_2(24, 0)
+	MOVQ BX, R12
 avx2GemvF16_k0:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
+	AHEAD(0)
+	ADDQ $32, R11
 	GROUPF16x1(0, 0)
 	ADDQ $128, R8
 	ADDQ $4, DX
 	DECQ R12
 	JNZ avx2GemvF16_k0
+	SUBQ BX, CX
+	JNZ avx2GemvF16_chunk
 	STORE1_4(0)
 	NEXTFLOATS(8, 8)
 	JNZ avx2GemvF16_panel
@@ -12627,13 +13081,15 @@ avx2Gemm1F16_k0:
 
 // func avx2Small2F16(a *Args)
 // multiplies 2 activation rows with Panels panels of F16.
-TEXT ·avx2Small2F16(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2F16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2F16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small2F16_chunk
@@ -12643,13 +13099,14 @@ avx2Small2F16_chunk:
 	MOVQ $64, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD2_4(0)
 avx2Small2F16_k0:
-	PREFETCHT0 0(R11)
-	ADDQ $64, R11
+	AHEAD(0)
+	ADDQ $32, R11
 	GROUPF16x2(0, 0)
 	ADDQ $128, R8
 	ADDQ $4, DX
@@ -12661,8 +13118,6 @@ avx2Small2F16_k0:
 	MOVQ BX, R12
 	LOAD2_4(128)
 avx2Small2F16_k1:
-	PREFETCHT0 0(R11)
-	ADDQ $64, R11
 	GROUPF16x2(0, 64)
 	ADDQ $128, R8
 	ADDQ $4, DX
@@ -12726,13 +13181,15 @@ avx2Gemm2F16_k1:
 
 // func avx2Small3F16(a *Args)
 // multiplies 3 activation rows with Panels panels of F16.
-TEXT ·avx2Small3F16(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3F16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3F16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small3F16_chunk
@@ -12742,13 +13199,14 @@ avx2Small3F16_chunk:
 	MOVQ $64, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD3_4(0)
 avx2Small3F16_k0:
-	PREFETCHT0 0(R11)
-	ADDQ $64, R11
+	AHEAD(0)
+	ADDQ $32, R11
 	GROUPF16x3(0, 0)
 	ADDQ $128, R8
 	ADDQ $4, DX
@@ -12760,8 +13218,6 @@ avx2Small3F16_k0:
 	MOVQ BX, R12
 	LOAD3_4(128)
 avx2Small3F16_k1:
-	PREFETCHT0 0(R11)
-	ADDQ $64, R11
 	GROUPF16x3(0, 64)
 	ADDQ $128, R8
 	ADDQ $4, DX
@@ -12825,12 +13281,14 @@ avx2Gemm3F16_k1:
 
 // func avx2GemvBF16(a *Args)
 // multiplies 1 activation rows with Panels panels of BF16.
-TEXT ·avx2GemvBF16(SB), NOSPLIT, $24-8
+TEXT ·avx2GemvBF16(SB), NOSPLIT, $56-8
 	VMOVDQU cffff0000<>(SB), Y14
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 avx2GemvBF16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -12846,15 +13304,22 @@ avx2GemvBF16_panel:
 avx2GemvBF16_zero:
 	MOVQ DI, R8
 	MOVQ SI, DX
-	MOVQ CX, R12
+avx2GemvBF16_chunk:
+	MOVQ $32, BX
+	CMPQ CX, BX
+	CMOVQLT CX, BX
+	AIM_2(24, 0)
+	MOVQ BX, R12
 avx2GemvBF16_k0:
 	AHEAD(0)
-	ADDQ $256, R11
+	ADDQ $64, R11
 	GROUPBF16x1(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
 	DECQ R12
 	JNZ avx2GemvBF16_k0
+	SUBQ BX, CX
+	JNZ avx2GemvBF16_chunk
 	STORE1_4(0)
 	NEXTFLOATS(8, 8)
 	JNZ avx2GemvBF16_panel
@@ -12896,14 +13361,16 @@ avx2Gemm1BF16_k0:
 
 // func avx2Small2BF16(a *Args)
 // multiplies 2 activation rows with Panels panels of BF16.
-TEXT ·avx2Small2BF16(SB), NOSPLIT, $24-8
+TEXT ·avx2Small2BF16(SB), NOSPLIT, $56-8
 	VMOVDQU cffff0000<>(SB), Y14
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2BF16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small2BF16_chunk
@@ -12913,14 +13380,14 @@ avx2Small2BF16_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD2_4(0)
 avx2Small2BF16_k0:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
+	AHEAD(0)
+	ADDQ $64, R11
 	GROUPBF16x2(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12932,9 +13399,6 @@ avx2Small2BF16_k0:
 	MOVQ BX, R12
 	LOAD2_4(128)
 avx2Small2BF16_k1:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
 	GROUPBF16x2(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -12999,13 +13463,15 @@ avx2Gemm2BF16_k1:
 
 // func avx2Small3BF16(a *Args)
 // multiplies 3 activation rows with Panels panels of BF16.
-TEXT ·avx2Small3BF16(SB), NOSPLIT, $24-8
+TEXT ·avx2Small3BF16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
+	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3BF16_panel:
-	PANEL(0, 120, 0)
+	MOVQ 0(SP), DI
+	MOVQ 8(SP), R9
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small3BF16_chunk
@@ -13015,14 +13481,14 @@ avx2Small3BF16_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
+	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD3_4(0)
 avx2Small3BF16_k0:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
+	AHEAD(0)
+	ADDQ $64, R11
 	GROUPBF16x3(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -13034,9 +13500,6 @@ avx2Small3BF16_k0:
 	MOVQ BX, R12
 	LOAD3_4(128)
 avx2Small3BF16_k1:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 64(R11)
-	ADDQ $128, R11
 	GROUPBF16x3(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX

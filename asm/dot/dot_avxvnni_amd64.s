@@ -2834,8 +2834,9 @@ GLOBL twice1<>(SB), RODATA|NOPTR, $32
 // 		Y = acc
 //
 // General registers: DI weights, SI activations of row 0, AX their stride (rows 1 and 2 are (SI)(AX*1) and (SI)(AX*2)), DX D,
-// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf or, of Gemm with
-// more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left.
+// R9 B or SD, R10 Mp, CX groups left, R12 turns of the inner loop, BX scales, R13 fifth bits, R8 Acc, R11 Pf, or what streams fetch
+// ahead, with R14 and R15, or, of Gemm with more than three rows, row 3; on the stack the panel loop's W, Y and number of panels left, then
+// what streams need.
 //
 // Vector registers: integer sums from Y0, float accumulators (superblocks: sums over them) behind them unless they lie in Acc, then what
 // dots256 wants, constants, high bits; Y12, Y13 weights, Y14, Y15 temporaries.
@@ -7898,7 +7899,7 @@ avxvnniGemm6Q2_K_min:
 // multiplies one activation row with Panels panels of Code4.
 TEXT ·avxvnniGemvCode4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c80<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -7963,7 +7964,7 @@ avxvnniGemvCode4_sub:
 // multiplies 2 activation rows with Panels panels of Code4.
 TEXT ·avxvnniSmall2Code4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c80<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8026,7 +8027,7 @@ avxvnniSmall2Code4_sub:
 // multiplies 3 activation rows with Panels panels of Code4.
 TEXT ·avxvnniSmall3Code4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c80<>(SB), Y15, Y15
 	MOVQ a+0(FP), R13
@@ -8228,7 +8229,7 @@ avxvnniGemm3Code4_sub:
 // expands Groups groups of Code4 at Src to 4416 bytes each at Dst.
 TEXT ·avxvnniUnpackCode4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c80<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8283,7 +8284,7 @@ avxvnniUnpackCode4_sub:
 // multiplies one activation row with Panels panels of MXFP4.
 TEXT ·avxvnniGemvMXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c10<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8374,7 +8375,7 @@ avxvnniGemvMXFP4_group:
 // multiplies 2 activation rows with Panels panels of MXFP4.
 TEXT ·avxvnniSmall2MXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c10<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8438,7 +8439,7 @@ avxvnniSmall2MXFP4_group:
 // multiplies 3 activation rows with Panels panels of MXFP4.
 TEXT ·avxvnniSmall3MXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c10<>(SB), Y15, Y15
 	MOVQ a+0(FP), R13
@@ -8685,7 +8686,7 @@ avxvnniGemm3MXFP4_group:
 // expands Groups groups of MXFP4 at Src to 1088 bytes each at Dst.
 TEXT ·avxvnniUnpackMXFP4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c10<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8724,7 +8725,7 @@ avxvnniUnpackMXFP4_sub:
 // multiplies one activation row with Panels panels of NVFP4.
 TEXT ·avxvnniGemvNVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c20<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8791,7 +8792,7 @@ avxvnniGemvNVFP4_sub:
 // multiplies 2 activation rows with Panels panels of NVFP4.
 TEXT ·avxvnniSmall2NVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c20<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11
@@ -8855,7 +8856,7 @@ avxvnniSmall2NVFP4_sub:
 // multiplies 3 activation rows with Panels panels of NVFP4.
 TEXT ·avxvnniSmall3NVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c20<>(SB), Y15, Y15
 	MOVQ a+0(FP), R13
@@ -9058,7 +9059,7 @@ avxvnniGemm3NVFP4_sub:
 // expands Groups groups of NVFP4 at Src to 4416 bytes each at Dst.
 TEXT ·avxvnniUnpackNVFP4(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), R13
-	MOVQ 176(R13), AX
+	MOVQ 200(R13), AX
 	VBROADCASTI128 0(AX), Y15
 	VPADDB c20<>(SB), Y15, Y15
 	VMOVDQU c0f<>(SB), Y11

@@ -5921,7 +5921,7 @@ vnniSmallQ6_Kx6_sub:
 // multiplies one activation row with Panels panels of Code4.
 TEXT ·vnniGemvCode4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniGemvCode4_panel:
@@ -6084,7 +6084,7 @@ vnniGemvCode4_group:
 // multiplies 2 activation rows with Panels panels of Code4.
 TEXT ·vnniSmallCode4x2(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallCode4x2_panel:
@@ -6143,7 +6143,7 @@ vnniSmallCode4x2_sub:
 // multiplies 3 activation rows with Panels panels of Code4.
 TEXT ·vnniSmallCode4x3(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallCode4x3_panel:
@@ -6201,7 +6201,7 @@ vnniSmallCode4x3_sub:
 // multiplies 4 activation rows with Panels panels of Code4.
 TEXT ·vnniSmallCode4x4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallCode4x4_panel:
@@ -6261,7 +6261,7 @@ vnniSmallCode4x4_sub:
 // multiplies 5 activation rows with Panels panels of Code4.
 TEXT ·vnniSmallCode4x5(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallCode4x5_panel:
@@ -6322,7 +6322,7 @@ vnniSmallCode4x5_sub:
 // multiplies 6 activation rows with Panels panels of Code4.
 TEXT ·vnniSmallCode4x6(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSCode4(176, 0)
+	CONSTANTSCode4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallCode4x6_panel:
@@ -7163,7 +7163,7 @@ vnniSmallQ2_Kx6_pair:
 // multiplies one activation row with Panels panels of MXFP4.
 TEXT ·vnniGemvMXFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniGemvMXFP4_panel:
@@ -7233,7 +7233,7 @@ vnniGemvMXFP4_group:
 // multiplies 2 activation rows with Panels panels of MXFP4.
 TEXT ·vnniSmallMXFP4x2(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallMXFP4x2_panel:
@@ -7309,7 +7309,7 @@ vnniSmallMXFP4x2_group:
 // multiplies 3 activation rows with Panels panels of MXFP4.
 TEXT ·vnniSmallMXFP4x3(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallMXFP4x3_panel:
@@ -7392,7 +7392,7 @@ vnniSmallMXFP4x3_group:
 // multiplies 4 activation rows with Panels panels of MXFP4.
 TEXT ·vnniSmallMXFP4x4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallMXFP4x4_panel:
@@ -7475,7 +7475,7 @@ vnniSmallMXFP4x4_group:
 // multiplies 5 activation rows with Panels panels of MXFP4.
 TEXT ·vnniSmallMXFP4x5(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallMXFP4x5_panel:
@@ -7564,7 +7564,7 @@ vnniSmallMXFP4x5_group:
 // multiplies 6 activation rows with Panels panels of MXFP4.
 TEXT ·vnniSmallMXFP4x6(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSMXFP4(176, 0)
+	CONSTANTSMXFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallMXFP4x6_panel:
@@ -7659,7 +7659,7 @@ vnniSmallMXFP4x6_group:
 // multiplies one activation row with Panels panels of NVFP4.
 TEXT ·vnniGemvNVFP4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniGemvNVFP4_panel:
@@ -7822,7 +7822,7 @@ vnniGemvNVFP4_group:
 // multiplies 2 activation rows with Panels panels of NVFP4.
 TEXT ·vnniSmallNVFP4x2(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallNVFP4x2_panel:
@@ -7884,7 +7884,7 @@ vnniSmallNVFP4x2_sub:
 // multiplies 3 activation rows with Panels panels of NVFP4.
 TEXT ·vnniSmallNVFP4x3(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallNVFP4x3_panel:
@@ -7943,7 +7943,7 @@ vnniSmallNVFP4x3_sub:
 // multiplies 4 activation rows with Panels panels of NVFP4.
 TEXT ·vnniSmallNVFP4x4(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallNVFP4x4_panel:
@@ -8003,7 +8003,7 @@ vnniSmallNVFP4x4_sub:
 // multiplies 5 activation rows with Panels panels of NVFP4.
 TEXT ·vnniSmallNVFP4x5(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallNVFP4x5_panel:
@@ -8063,7 +8063,7 @@ vnniSmallNVFP4x5_sub:
 // multiplies 6 activation rows with Panels panels of NVFP4.
 TEXT ·vnniSmallNVFP4x6(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), CX
-	CONSTANTSNVFP4(176, 0)
+	CONSTANTSNVFP4(200, 0)
 	OPERANDS(0)
 	PANELS(0)
 vnniSmallNVFP4x6_panel:

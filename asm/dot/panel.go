@@ -93,8 +93,9 @@ type Kernels struct {
 	Small []func(*Args)
 	Few   int // the most rows that are faster this way, in several turns if need be; 0: as many as Small has
 
-	Sliced bool // Gemv and Small heed Args.Slices: the slices' outputs are 16 apart
-	Folds  bool // Gemm heeds Args.Slices and adds the slices as the tree of GoFold; it heeds Bias and Add, and prefetches from Src on
+	Sliced  bool // Gemv and Small heed Args.Slices: the slices' outputs are 16 apart
+	Streams bool // Gemv and Small heed Args.End, Next and NextLen, not Pf
+	Folds   bool // Gemm heeds Args.Slices and adds the slices as the tree of GoFold; it heeds Bias and Add, and prefetches from Src on
 
 	// Gemm[r] computes r activation rows × one tile of Tile (1 or 2) panels; the second panel lies WFar behind the first, its
 	// outputs YFar behind. Entry 0 is nil; the length is one more than the most rows. If Unpack is not nil the panels must

@@ -9,23 +9,11 @@ import "ck/asm/dot"
 // faster (Q8_0 6 % slower), lost 4 to 10 % with two threads, and start cold at every call.
 const near, far = 8192, 16384
 
-// prefetching is the distances of some layouts in bytes; the others have the usual ones.
-type prefetching map[dot.Layout]int
-
-var usual = prefetching{dot.F32: far, dot.F16: far, dot.BF16: far, dot.Q5_0: far, dot.Q5_1: far, dot.Q5_K: far}
-
-// nearest is for CPUs that have no more than AVX2. Of the distances from 384 bytes to 16 KiB these were the best for a Zen 3, whose
-// hardware fetches a single stream with 21 of 26 GB/s: one core read Q8_0 with 19.8 instead of 17.0 GB/s, two cores with 30 instead of
-// 28 (roof 35); Q4_0 with 31 instead of 29, Q5_0 31 and 29, BF16 32 and 28, F16 33 and 31. The K-quants, F32 and Code4 won nothing.
-// Integer kernels of this width double the distance (asm/_gen).
-var nearest = prefetching{dot.Q8_0: 640, dot.Q4_0: 640, dot.Q4_1: 640, dot.Q5_0: 768, dot.Q5_1: 768, dot.MXFP4: 640, dot.F16: 640,
-	dot.BF16: 640}
-
-func (p prefetching) of(l dot.Layout) int {
-	for _, p := range []prefetching{p, usual} {
-		if d, ok := p[l]; ok {
-			return d
-		}
+// ahead is the prefetch distance of a layout in bytes, for kernels that do not stream (dot.Kernels).
+func ahead(l dot.Layout) int {
+	switch l {
+	case dot.F32, dot.F16, dot.BF16, dot.Q5_0, dot.Q5_1, dot.Q5_K:
+		return far
 	}
 	return near
 }

@@ -15,7 +15,8 @@ import (
 // Each output's bits depend on its weight row, its activation row and Slices alone (dot's order of arithmetic): not on N, M0, M1 or
 // anything else that is computed with it.
 type Matmul struct {
-	W      []byte             // ceil(N/PanelRows) consecutive panels of K elements; not read by Direct formats
+	W      []byte             // ceil(N/PanelRows) consecutive panels of K elements; not read by Direct formats. What lies behind them, up to its capacity, is
+	Next   []byte             // fetched ahead, then the beginning of Next, for the caller multiplies these then
 	N, K   int                // weight rows; elements along K, a multiple of the type's block
 	Slices int                // 1, 2, 4 or 8: K is cut in that many equal slices, whole groups, each one chain, summed as a tree
 	Row    func(r int) []byte // Direct formats: the file's bytes of weight row r, 0 <= r < N
@@ -116,6 +117,7 @@ func (f *Format) Matmul(s *Scratch, m *Matmul) {
 	s.Grow(f.Need(m.K))
 	a := &s.args
 	*a = dot.Args{Acc: unsafe.Pointer(&s.mem[0]), Mp: 4 * m.X.M, Values: unsafe.Pointer(f.values)}
+	f.lookAhead(s, m)
 	switch rows := m.M1 - m.M0; {
 	case f.tiled(rows):
 		f.tiles(s, m)
@@ -289,10 +291,30 @@ func evenly(rows, most int) int {
 	return (rows + n - 1) / n
 }
 
+// lookAhead tells kernels what to fetch ahead.
+func (f *Format) lookAhead(s *Scratch, m *Matmul) {
+	a := &s.args
+	first := unsafe.Pointer(unsafe.SliceData(m.W))
+	switch {
+	case !f.kernels.Streams:
+		a.Pf = f.ahead &^ s.noPf
+	case s.noPf != 0: // one line
+		a.End, a.Next = first, first
+	default:
+		a.End, a.Next = unsafe.Add(first, cap(m.W)-1), first
+		if len(m.Next) > 0 {
+			a.Next, a.NextLen = unsafe.Pointer(unsafe.SliceData(m.Next)), min(len(m.Next), streamBlock)
+		}
+	}
+}
+
+// streamBlock is what streaming kernels fetch ahead at most.
+const streamBlock = 64 << 10
+
 // run computes rows x np panels, each of them several slices, from s.args.W to s.args.Y.
 func (f *Format) run(s *Scratch, rows, np, slices int) {
 	a := &s.args
-	a.Pf, a.Panels = f.ahead&^s.noPf, np*slices
+	a.Panels = np * slices
 	kernel := f.kernels.Gemv
 	if rows > 1 {
 		kernel = f.kernels.Small[rows]

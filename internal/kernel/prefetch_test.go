@@ -13,7 +13,7 @@ import (
 	"ck/internal/quant"
 )
 
-// distances calls f for the kernels of all numbers of rows and returns the prefetch distances that they were told.
+// distances calls f for the kernels of all numbers of rows and returns the prefetch distances that they were told, of streaming kernels how much.
 func distances(t *testing.T, tab *Table, qt quant.Type, s *Scratch) map[int]bool {
 	f := *tab.Format(qt, false)
 	seen := map[int]bool{}
@@ -23,7 +23,16 @@ func distances(t *testing.T, tab *Table, qt quant.Type, s *Scratch) map[int]bool
 		}
 		return func(a *dot.Args) { seen[a.Pf] = true; k(a) }
 	}
-	f.kernels.Gemv, f.kernels.Unpack = spy(f.kernels.Gemv), spy(f.kernels.Unpack)
+	f.kernels.Unpack = spy(f.kernels.Unpack)
+	if f.kernels.Streams {
+		spy = func(k func(*dot.Args)) func(*dot.Args) {
+			if k == nil {
+				return nil
+			}
+			return func(a *dot.Args) { seen[max(0, int(uintptr(a.End)-uintptr(a.W)))+a.NextLen] = true; k(a) }
+		}
+	}
+	f.kernels.Gemv = spy(f.kernels.Gemv)
 	f.kernels.Small = slices.Clone(f.kernels.Small)
 	for i, k := range f.kernels.Small {
 		f.kernels.Small[i] = spy(k)

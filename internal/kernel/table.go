@@ -39,7 +39,7 @@ type Format struct {
 	recode  func(t quant.Type, dst, src []byte) // makes source blocks of layout of the file's, exactly; nil: they are the same
 	values  *[16]int8                           // of Code4, MXFP4, NVFP4
 	fold    func(*dot.Args)
-	ahead   int // bytes that kernels prefetch ahead
+	ahead   int // bytes that kernels prefetch ahead, if they do not stream
 }
 
 // For is the table of tier t on a machine with features f, which must allow the tier (isa.Check). Tables are made once at start.
@@ -143,7 +143,7 @@ func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 		}
 	}
 	f.kernels = r.dot[f.layout]
-	f.ahead = r.ahead[f.layout]
+	f.ahead = ahead(f.layout)
 	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
 	if f.layout == dot.BF16 {
 		f.GroupK, f.GroupBytes = 32, 16*f.GroupBytes // K is padded to 32

@@ -323,6 +323,7 @@ func multiply(w *walk.Worker, it *plan.Item, e int, p plan.Rect, y, bias []float
 		if m.K, m.W = w.Graph().Weights[it.W[0]].Cols, panels; own {
 			m.K, m.K0 = s.Cols, s.K0
 		}
+		m.Next = w.Next()
 		columns(s.Format, c0, c1)
 	})
 }

@@ -73,6 +73,7 @@ func (x *Walker) shared(i int, wk *Worker, w int) {
 	pr, grain := s.Format.PanelRows, ClaimGrain(s.Format, s.Cols, rows)
 	gen := x.runs*uint64(len(x.Plan.Items)) + uint64(i)
 	_, w0, w1 := x.Plan.Homes.Of(w, x.Plan.Workers)
+	x.look(i, wk, w)
 	for n := 0; n < w1-w0; n = max(1, 2*n) {
 		of := w0 + (w-w0+n)%(w1-w0)
 		wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], of, x.crew(wk.member))
@@ -82,6 +83,9 @@ func (x *Walker) shared(i int, wk *Worker, w int) {
 				from, to := x.claims[of].take(gen, lo, hi, grain, n == 0)
 				if from == to {
 					break
+				}
+				if wk.upTo = 0; n == 0 {
+					wk.upTo = r.C1
 				}
 				x.routines[i](wk, it, plan.Rect{R0: r.R0, R1: r.R1, C0: base + from*pr, C1: min(base+to*pr, r.C1)})
 			}

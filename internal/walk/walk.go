@@ -65,6 +65,7 @@ type Walker struct {
 	routines   []Routine      // by item; nil for barriers
 	workers    []Worker
 	claims     []claims // of the present shared item, by worker
+	followers  []int    // see there
 	runs       uint64
 	stop       *atomic.Bool // of the current Run
 	never      atomic.Bool  // of a Run that nobody stops
@@ -87,7 +88,7 @@ func New(p *plan.Plan, routines Routines, tbl *kernel.Table, w Weights, cache *k
 	x := &Walker{Plan: p, tbl: tbl, w: w, cache: cache, arenas: arenas, common: common, acts: make([][]kernel.Act, len(arenas)), parts: make([][]float32, len(arenas)),
 		workers:  make([]Worker, p.Workers),
 		routines: make([]Routine, len(p.Items)), chunkStart: make([]int, p.MaxRows+1), claims: make([]claims, p.Workers), chosen: make([]atomic.Int32, p.G.Routes)}
-	x.main = x.run
+	x.main, x.followers = x.run, followers(p.Items)
 	panel, need, join := 0, 0, 0
 	for i, parts := range w.Slots {
 		if len(parts) != 0 && len(parts) != p.Homes.N() {
@@ -222,6 +223,9 @@ func (x *Walker) run(w int) {
 // do computes worker w's part of item i.
 func (x *Walker) do(i int, wk *Worker, w int) {
 	it := &x.Plan.Items[i]
+	if it.Do.Shared {
+		x.look(i, wk, w)
+	}
 	wk.part = x.Plan.Part(wk.part[:0], it, it.Out[0], w, x.crew(wk.member))
 	for _, r := range wk.part {
 		if !r.Empty() {

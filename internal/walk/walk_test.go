@@ -46,7 +46,11 @@ func (m *model) exact(w graph.WeightID, r int, dst []float64) {
 // randomModel draws a graph: an embedding, a few layers of random steps in random order, logits. All widths are multiples of 32;
 // matmuls of K 512 and more may have slices.
 func randomModel(rng *rand.Rand, types []quant.Type) *model {
-	g := &graph.Graph{Context: 4096, Vocab: 64 + rng.IntN(80)}
+	return randomModelOf(rng, types, 64+rng.IntN(80))
+}
+
+func randomModelOf(rng *rand.Rand, types []quant.Type, vocab int) *model {
+	g := &graph.Graph{Context: 4096, Vocab: vocab}
 	m := &model{g: g}
 	pick := func(n ...int) int { return n[rng.IntN(len(n))] }
 	grain := 32

@@ -38,6 +38,8 @@ type Worker struct {
 	chose   []uint64 // of each expert, while a choice is counted
 	f32     kernel.Act
 	part    []plan.Rect // of the present item
+	upTo    int         // the column up to which panels of the item are the worker's own; 0: it has claimed all that it reads
+	next    []byte      // where panels of the next item lie
 	panels  []byte      // panels packed for one use
 	reader  reader
 	join    int   // of these, those in which parts are put together
@@ -222,11 +224,12 @@ func (w *Worker) readAt(home, bytes int) {
 func (w *Worker) panelsOf(s *Slot, e, c0, c1 int, stay bool, use func(s *Slot, c0, c1 int, panels []byte)) {
 	pr, first := s.Format.PanelRows, e*s.PanelsEach()
 	p, end := first+(c0-s.R0)/pr, first+(c1-s.R0+pr-1)/pr
+	last := max(end, first+min((w.upTo-s.R0+pr-1)/pr, s.PanelsEach()))
 	w.reader.touched = false
 	for p < end && !w.Stopped() {
 		q, panels := s.read(&w.reader, p, end, w.panels, stay)
 		w.readAt(s.Home, len(panels))
-		use(s, s.R0+(p-first)*pr, min(s.R0+(q-first)*pr, c1), panels)
+		use(s, s.R0+(p-first)*pr, min(s.R0+(q-first)*pr, c1), s.reach(panels, p, last))
 		w.reader.done()
 		p = q
 	}
@@ -259,6 +262,9 @@ func (w *Worker) joined(parts []*Slot, h, e, c0, c1 int, use func(s *Slot, c0, c
 		p += n
 	}
 }
+
+// Next is panels that the worker multiplies after those of the present item: nil, if it is not known where they lie.
+func (w *Worker) Next() []byte { return w.next }
 
 // Crew is who walks, over what rows of the worker's member.
 func (w *Worker) Crew() plan.Crew { return w.x.crew(w.member) }
