@@ -96,7 +96,7 @@ func dot256(t tier256) *gen {
 				}
 			}
 			set = append(set, kernelSet{layout: l.name, gemv: t.name + "Gemv" + l.name, small: names(t.name+"Small%d"+l.name, 2, 3),
-				gemm: names(t.name+"Gemm%d"+l.name, 1, 3), tile: 1, streams: true})
+				gemm: names(t.name+"Gemm%d"+l.name, 1, 3), tile: 1, streams: l.streams})
 		}
 	}
 	e.set(t.set, t.doc, set)

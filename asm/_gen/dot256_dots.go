@@ -73,6 +73,7 @@ func (k *int256) addWidened(first bool, t, s int) {
 func (k *int256) sumWords8(j int) {
 	for i := range k.b.vecs() {
 		end := k.macro("STEP")
+		k.fetchStep(j*k.b.vecs()+i, k.turn()*k.b.vecs())
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)
@@ -92,6 +93,7 @@ func (k *int256) sumWords4(j int) {
 	first := k.extra
 	for i := range k.b.vecs() {
 		end := k.macro("STEP")
+		k.fetchStep(j*k.b.vecs()+i, k.turn()*k.b.vecs())
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)
@@ -117,7 +119,9 @@ func (k *int256) sumWords2(j int) {
 	v0, v1, t0, t1 := k.extra[0], k.extra[1], k.extra[2], k.extra[3]
 	for i := 0; i < k.b.vecs(); i += 2 {
 		end := k.macro("STEP")
+		k.fetchStep(j*k.b.vecs()+i, k.turn()*k.b.vecs())
 		k.weights(j, i)
+		k.fetchStep(j*k.b.vecs()+i+1, k.turn()*k.b.vecs())
 		k.b.load(k, j, i+1, 0, v0, tmp)
 		k.b.load(k, j, i+1, 1, v1, tmp)
 		for r := range k.rows {
@@ -143,6 +147,7 @@ func (k *int256) sumSigned(j int) {
 	abs := k.extra
 	for i := range k.b.vecs() {
 		end := k.macro("STEP")
+		k.fetchStep(j*k.b.vecs()+i, k.turn()*k.b.vecs())
 		k.weights(j, i)
 		k.e.p("VPABSB Y%d, Y%d", w0, abs[0])
 		k.e.p("VPABSB Y%d, Y%d", w1, abs[1])
@@ -196,6 +201,7 @@ func (k *int256) sumVNNI(j int) {
 	}
 	for i := range k.b.vecs() {
 		end := k.macro("STEP")
+		k.fetchStep(j*k.b.vecs()+i, k.turn()*k.b.vecs())
 		k.weights(j, i)
 		for r := range k.rows {
 			k.activations(r, j, i, tmp)

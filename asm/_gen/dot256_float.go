@@ -8,13 +8,14 @@ type floatLayout256 struct {
 	name                  string
 	bytes                 int // of a group
 	chunkSmall, chunkGemm int
+	streams               bool
 	step                  func(k *float256, h int) // one group
 }
 
 var floats256 = []*floatLayout256{
-	{"F32", 256, 32, 256, (*float256).plain},
-	{"F16", 128, 64, 256, (*float256).plain},
-	{"BF16", 256, 32, 128, (*float256).pairs},
+	{"F32", 256, 32, 256, true, (*float256).plain},
+	{"F16", 128, 64, 256, true, (*float256).plain},
+	{"BF16", 256, 32, 128, false, (*float256).pairs},
 }
 
 // floatDoc256 heads the kernels of float256 in the assembly.
@@ -63,7 +64,10 @@ func (k *float256) emit() {
 	e := k.e
 	what, frame := "panel", 0
 	if k.loop {
-		what, frame = "Panels panels", streamFrame
+		what, frame = "Panels panels", 24
+		if k.l.streams {
+			frame = streamFrame
+		}
 	}
 	e.describe(floatDoc256)
 	e.fnFrame(k.name, fmt.Sprintf("multiplies %d activation rows with %s of %s.", k.rows, what, k.l.name), frame)
@@ -79,7 +83,9 @@ func (k *float256) emit() {
 			e.p("MOVQ AX, %d(SP)", 8*i)
 		}
 		end()
-		streamArgs(e)
+		if k.l.streams {
+			streamArgs(e, streamBlock)
+		}
 	}
 	if k.rows > 1 {
 		e.lds("R13", [2]string{"XStride", "AX"}, [2]string{"YStride", "R10"})
@@ -89,6 +95,10 @@ func (k *float256) emit() {
 		end := e.macro("PANEL")
 		e.p("MOVQ 0(SP), DI")
 		e.p("MOVQ 8(SP), R9")
+		if !k.l.streams {
+			e.ld("R13", "Pf", "R11")
+			e.p("LEAQ (DI)(R11*2), R11") // twice Pf, as in int256.distance
+		}
 		end()
 	} else {
 		e.lds("R13", [2]string{"W", "DI"}, [2]string{"Y", "R9"})
@@ -125,16 +135,17 @@ func (k *float256) onePass() {
 	e.lab(k.name + "_zero")
 	e.p("MOVQ DI, R8")
 	e.p("MOVQ SI, DX")
-	if k.loop {
+	streams := k.loop && k.l.streams
+	if streams {
 		e.lab(k.name + "_chunk")
 		k.chunk()
-		aim(e, "R8")
+		aim(e, "R8", streamBlock)
 		e.p("MOVQ BX, R12")
 	} else {
 		e.p("MOVQ CX, R12")
 	}
 	k.groups(0)
-	if k.loop {
+	if streams {
 		e.p("SUBQ BX, CX")
 		e.p("JNZ %s_chunk", k.name)
 	}
@@ -156,8 +167,8 @@ func (k *float256) chunks() {
 	end()
 	e.lab(k.name + "_chunk")
 	k.chunk()
-	if k.loop {
-		aim(e, "DI")
+	if k.loop && k.l.streams {
+		aim(e, "DI", streamBlock)
 	}
 	for h := range 2 {
 		e.p("MOVQ DI, R8")
@@ -198,7 +209,16 @@ func (k *float256) outputs(h int, role, move string) {
 func (k *float256) groups(h int) {
 	e := k.e
 	e.lab(fmt.Sprintf("%s_k%d", k.name, h))
-	if k.loop && h == 0 { // for both halves
+	switch {
+	case !k.loop:
+	case !k.l.streams: // R11 goes evenly through both halves' bytes, whichever half is at work
+		end := e.macro("AHEAD")
+		for off := 0; off < k.pass; off += 64 {
+			e.p("PREFETCHT0 %d(R11)", off)
+		}
+		end()
+		e.p("ADDQ $%d, R11", k.pass)
+	case h == 0: // for both halves
 		end := e.macro("AHEAD")
 		for i := range 4 {
 			fetchStream(e, i)

@@ -232,7 +232,7 @@ func (k *int256) panels() {
 	}
 	end()
 	if k.streams() {
-		streamArgs(k.e)
+		streamArgs(k.e, k.block())
 	}
 	k.e.lab(k.name + "_panel")
 	k.e.p("MOVQ 0(SP), DI")

@@ -119,15 +119,14 @@ func (k *int256) bits(base string, off, h, shift int, first bool, mask string, w
 	k.e.p("VPOR Y%d, Y%d, Y%d", t, w, w)
 }
 
-// pf prefetches a line; a kernel that streams takes them from all streams in turn, whatever line it is at. Gemm kernels have no use for Args.Pf: the first of them to read a packed panel finds it in memory, the
+// pf prefetches a line. Gemm kernels have no use for Args.Pf: the first of them to read a packed panel finds it in memory, the
 // others prefetch the beginning of the next panel. With VNNI, 24 rows of Q4_0, Q4_K are 1.3 times as fast for it, of Q8_0 1.2 times.
 // At 512 rows the difference was within the noise of a loaded machine; for Q8_0 it may cost some percent. Unpacked panels are in the
 // cache.
 func (k *int256) pf(base string, off, h int) {
 	switch {
 	case h != 0:
-	case k.streams():
-		k.fetchNext()
+	case k.streams(): // see fetchStep
 	case k.loop:
 		k.e.p("PREFETCHT0 %d(%s)(R11*1)", off, base)
 	case !k.b.opened:

@@ -96,7 +96,11 @@ func (k *int256) fetchScales() {
 		at.off -= b.subs() * b.scaleBytes()
 	}
 	for off := 0; off < b.scaling.bytes(); off += 64 {
-		k.pf(at.base, at.off+off, 0)
+		if k.streams() {
+			k.fetchNext()
+		} else {
+			k.pf(at.base, at.off+off, 0)
+		}
 	}
 	k.even()
 }

@@ -79,6 +79,7 @@ func (k signed256) vector(j, i, h int) {
 	e := k.e
 	n := k.b.vecs()*j + i
 	k.pf("DI", 64*n, h)
+	k.fetchStep((2*j+h)*k.b.vecs()+i, 2*k.turn()*k.b.vecs())
 	defer k.macro("STEP")()
 	e.p("VPXOR %d(DI), Y%d, Y%d", 64*n+32*h, signed80, signedW)
 	e.p("VPABSB Y%d, Y%d", signedW, signedAbs)

@@ -85,7 +85,7 @@ type Args struct {
 	Add  int            // not 0: then Y = Y + result
 
 	// Streaming kernels (Kernels.Streams): memory up to End will be read next, in the order of addresses, then NextLen bytes at Next.
-	// While one block of 64 KiB is read they fetch what comes behind it.
+	// While one block of 64 or 128 KiB is read they fetch what comes behind it.
 	End, Next unsafe.Pointer
 	NextLen   int
 

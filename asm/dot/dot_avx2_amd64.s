@@ -19,7 +19,7 @@
 	MOVQ AX, (sp+8)(SP); \
 	MOVQ (r13+16)(R13), AX; \
 	MOVQ AX, (sp+16)(SP); \
-	MOVQ $65536, (sp+24)(SP)
+	MOVQ $131072, (sp+24)(SP)
 
 #define LOAD1(r12, r8) \
 	VMOVUPS (r12)(R12), Y0; \
@@ -36,10 +36,10 @@
 #define AIM(sp, r14) \
 	MOVQ DI, R11; \
 	MOVQ R11, R15; \
-	ANDQ $-65536, R11; \
+	ANDQ $-131072, R11; \
 	SUBQ R11, R15; \
 	SHRQ $2, R15; \
-	ADDQ $65536, R11; \
+	ADDQ $131072, R11; \
 	MOVQ (sp)(SP), R14; \
 	SUBQ R11, R14; \
 	CMOVQLE (sp+8)(SP), R11; \
@@ -549,6 +549,15 @@
 	VFMADD213PS (r8+320)(R8), Y13, Y5; \
 	VMOVUPS Y5, (r8+320)(R8)
 
+#define STREAMS_2(r13, sp) \
+	MOVQ (r13)(R13), AX; \
+	MOVQ AX, (sp)(SP); \
+	MOVQ (r13+8)(R13), AX; \
+	MOVQ AX, (sp+8)(SP); \
+	MOVQ (r13+16)(R13), AX; \
+	MOVQ AX, (sp+16)(SP); \
+	MOVQ $65536, (sp+24)(SP)
+
 #define SETUP1_2(r13) \
 	MOVQ (r13)(R13), SI; \
 	MOVQ (r13+16)(R13), DX; \
@@ -556,8 +565,28 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define STEP1_3(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define AIM_2(sp, r14) \
+	MOVQ DI, R11; \
+	MOVQ R11, R15; \
+	ANDQ $-65536, R11; \
+	SUBQ R11, R15; \
+	SHRQ $2, R15; \
+	ADDQ $65536, R11; \
+	MOVQ (sp)(SP), R14; \
+	SUBQ R11, R14; \
+	CMOVQLE (sp+8)(SP), R11; \
+	CMOVQLE (sp+16)(SP), R14; \
+	CMPQ R14, (sp+24)(SP); \
+	CMOVQHI (sp+24)(SP), R14; \
+	ADDQ $255, R14; \
+	SHRQ $8, R14; \
+	SHLQ $6, R14; \
+	CMPQ R15, R14; \
+	CMOVQHI R14, R15; \
+	ADDQ R15, R11; \
+	LEAQ (r14)(R14)(R14*2), R15
+
+#define STEP1_3(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -565,7 +594,7 @@
 	VPMADDUBSW Y14, Y13, Y1
 
 #define STEP1_4(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -574,8 +603,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_5(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP1_5(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -585,7 +613,7 @@
 	VPADDW Y14, Y1, Y1
 
 #define STEP1_6(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -595,6 +623,34 @@
 	VPADDW Y14, Y1, Y1
 
 #define STEP1_7(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_8(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_9(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -646,8 +702,7 @@
 	MOVQ (r13+40)(R13), R10; \
 	MOVQ (r13+72)(R13), CX
 
-#define STEP2_3(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_3(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -658,7 +713,7 @@
 	VPMADDUBSW Y14, Y13, Y3
 
 #define STEP2_4(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -672,8 +727,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_5(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP2_5(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -688,7 +742,7 @@
 	VPADDW Y14, Y3, Y3
 
 #define STEP2_6(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPAND (di+32)(DI), Y11, Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -703,6 +757,44 @@
 	VPADDW Y14, Y3, Y3
 
 #define STEP2_7(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_8(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_9(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -778,8 +870,7 @@
 	VMOVUPS (r12)(R12)(AX*2), Y10; \
 	VMOVUPS (r12+32)(R12)(AX*2), Y11
 
-#define STEP3_3(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_3(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -795,7 +886,7 @@
 	VPMADDUBSW Y14, Y13, Y5
 
 #define STEP3_4(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -816,8 +907,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_5(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP3_5(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -839,7 +929,7 @@
 	VPADDW Y14, Y5, Y5
 
 #define STEP3_6(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
@@ -861,6 +951,54 @@
 	VPADDW Y14, Y5, Y5
 
 #define STEP3_7(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_8(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_9(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -940,14 +1078,14 @@
 	VMOVUPS Y10, (r12)(R12)(AX*2); \
 	VMOVUPS Y11, (r12+32)(R12)(AX*2)
 
-#define STEP1_8(di, si) \
+#define STEP1_10(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_9(di, si) \
+#define STEP1_11(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -956,7 +1094,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP2_8(di, si) \
+#define STEP2_10(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -966,7 +1104,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_9(di, si) \
+#define STEP2_11(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -986,7 +1124,7 @@
 	VPMADDWD Y11, Y2, Y2; \
 	VPMADDWD Y11, Y3, Y3
 
-#define STEP3_8(di, si) \
+#define STEP3_10(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -999,7 +1137,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_9(di, si) \
+#define STEP3_11(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -1151,10 +1289,8 @@
 	VBROADCASTSS (r9+8)(R9), Y14; \
 	VFMADD231PS Y14, Y13, Y11
 
-#define STEP1_10(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP1_12(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1168,8 +1304,8 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_11(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP1_13(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $3, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1184,8 +1320,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_12(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP1_14(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $2, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1200,8 +1335,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_13(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP1_15(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $1, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1218,7 +1353,8 @@
 	VPMADDWD Y9, Y0, Y4; \
 	VPMADDWD Y9, Y1, Y5
 
-#define STEP1_14(di, si) \
+#define STEP1_16(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1233,7 +1369,7 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_15(di, si) \
+#define STEP1_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1252,7 +1388,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_16(di, si) \
+#define STEP1_18(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1271,7 +1408,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_17(di, si) \
+#define STEP1_19(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1296,10 +1434,8 @@
 	VPMADDWD Y9, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP1_18(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP1_20(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y8; \
 	VPSLLW $4, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1313,8 +1449,8 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_19(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP1_21(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $3, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1329,24 +1465,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_20(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
-	VPAND (di)(DI), Y11, Y12; \
-	VPSLLW $2, Y8, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y12, Y12; \
-	VPAND (di+32)(DI), Y11, Y13; \
-	VPSLLW $2, Y7, Y14; \
-	VPAND Y10, Y14, Y14; \
-	VPOR Y14, Y13, Y13; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPMADDUBSW Y14, Y12, Y15; \
-	VPADDW Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y13, Y14; \
-	VPADDW Y14, Y1, Y1
-
-#define STEP1_21(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP1_22(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VPAND (di)(DI), Y11, Y12; \
 	VPSLLW $1, Y8, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1362,6 +1482,62 @@
 	VPADDW Y14, Y1, Y1; \
 	VPMADDWD Y9, Y0, Y4; \
 	VPMADDWD Y9, Y1, Y5
+
+#define STEP1_23(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VPAND Y10, Y8, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPAND Y10, Y7, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y0; \
+	VPMADDUBSW Y14, Y13, Y1
+
+#define STEP1_24(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VPSRLW $2, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPSRLW $2, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_25(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y11, Y12, Y12; \
+	VPSRLW $3, Y8, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y12, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y11, Y13, Y13; \
+	VPSRLW $3, Y7, Y14; \
+	VPAND Y10, Y14, Y14; \
+	VPOR Y14, Y13, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
 
 #define ZERO2_2 \
 	VPXOR Y0, Y0, Y0; \
@@ -1381,10 +1557,8 @@
 	VMOVUPS Y2, (r8+64)(R8); \
 	VMOVUPS Y3, (r8+96)(R8)
 
-#define STEP2_10(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_12(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1401,8 +1575,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_11(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP2_13(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+448)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
@@ -1424,8 +1598,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_12(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP2_14(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+384)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
@@ -1447,8 +1620,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_13(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_15(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
@@ -1474,7 +1647,8 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_14(di, si) \
+#define STEP2_16(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1494,7 +1668,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_15(di, si) \
+#define STEP2_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1520,7 +1694,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_16(di, si) \
+#define STEP2_18(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1546,7 +1721,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_17(di, si) \
+#define STEP2_19(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1608,10 +1784,8 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP2_18(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP2_20(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND Y10, Y14, Y14; \
@@ -1628,8 +1802,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_19(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP2_21(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+256)(DI), Y14; \
 	VPSLLW $3, Y14, Y14; \
@@ -1651,8 +1825,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_20(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_22(di, si) \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+192)(DI), Y14; \
 	VPSLLW $2, Y14, Y14; \
@@ -1674,8 +1847,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_21(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP2_23(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VPAND (di)(DI), Y11, Y12; \
 	VMOVDQU (di+128)(DI), Y14; \
 	VPSLLW $1, Y14, Y14; \
@@ -1701,7 +1874,8 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_22(di, si) \
+#define STEP2_24(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1721,7 +1895,7 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_23(di, si) \
+#define STEP2_25(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1747,7 +1921,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_24(di, si) \
+#define STEP2_26(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1773,7 +1948,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_25(di, si) \
+#define STEP2_27(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y11, Y12, Y12; \
@@ -1833,11 +2009,9 @@
 	VMOVUPS Y4, (r8+128)(R8); \
 	VMOVUPS Y5, (r8+160)(R8)
 
-#define STEP3_10(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_12(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*1); \
 	VMOVDQU (di+512)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
@@ -1858,8 +2032,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_11(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP3_13(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+448)(DI), Y14; \
@@ -1888,8 +2062,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_12(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP3_14(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+384)(DI), Y14; \
@@ -1918,8 +2091,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_13(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_15(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+320)(DI), Y14; \
@@ -1954,7 +2127,8 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_14(di, si) \
+#define STEP3_16(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -1977,7 +2151,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_15(di, si) \
+#define STEP3_17(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2008,7 +2182,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_16(di, si) \
+#define STEP3_18(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2039,7 +2214,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_17(di, si) \
+#define STEP3_19(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2120,11 +2296,9 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP3_18(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP3_20(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
-	PREFETCHT0 (r11)(R11)(R14*2); \
 	VMOVDQU (di+320)(DI), Y14; \
 	VPSLLW $4, Y14, Y14; \
 	VPAND c10<>(SB), Y14, Y14; \
@@ -2145,8 +2319,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_19(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP3_21(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+256)(DI), Y14; \
@@ -2175,8 +2349,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_20(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_22(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+192)(DI), Y14; \
@@ -2205,8 +2378,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_21(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP3_23(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (di+128)(DI), Y14; \
@@ -2241,7 +2414,8 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_22(di, si) \
+#define STEP3_24(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2264,7 +2438,7 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_23(di, si) \
+#define STEP3_25(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2295,7 +2469,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_24(di, si) \
+#define STEP3_26(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2326,7 +2501,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_25(di, si) \
+#define STEP3_27(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -2371,7 +2547,7 @@
 	VMOVUPS (r8+160)(R8), Y14; \
 	VMOVUPS Y14, (r12+32)(R12)(AX*2)
 
-#define STEP1_22(di, si) \
+#define STEP1_26(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2388,7 +2564,7 @@
 	VPMADDWD Y11, Y1, Y1; \
 	VPADDD Y5, Y1, Y1
 
-#define STEP2_26(di, si) \
+#define STEP2_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -2416,7 +2592,7 @@
 	VPMADDWD Y11, Y3, Y3; \
 	VPADDD Y7, Y3, Y3
 
-#define STEP3_26(di, si) \
+#define STEP3_28(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPBROADCASTD (si)(SI), Y14; \
@@ -3240,7 +3416,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP1_36(di, si) \
+#define STEP1_43(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3256,7 +3432,7 @@
 	VPMADDWD Y11, Y4, Y0; \
 	VPMADDWD Y11, Y14, Y1
 
-#define STEP1_37(di, si) \
+#define STEP1_44(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y2; \
@@ -3274,7 +3450,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_47(di, si) \
+#define STEP2_52(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3300,7 +3476,7 @@
 	VPMADDWD Y11, Y6, Y2; \
 	VPMADDWD Y11, Y14, Y3
 
-#define STEP2_48(di, si) \
+#define STEP2_53(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y4; \
@@ -3330,7 +3506,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_47(di, si) \
+#define STEP3_52(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3366,7 +3542,7 @@
 	VPMADDWD Y11, Y8, Y4; \
 	VPMADDWD Y11, Y14, Y5
 
-#define STEP3_48(di, si) \
+#define STEP3_53(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VMOVDQU (di+64)(DI), Y6; \
@@ -3570,12 +3746,12 @@
 	VFMADD213PS (r8+128)(R8), Y14, Y5; \
 	VMOVUPS Y5, (r8+128)(R8)
 
-#define STEP1_42(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP1_49(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y2; \
 	VPSRLW $4, Y2, Y2; \
 	VPAND Y10, Y2, Y2; \
@@ -3595,12 +3771,12 @@
 	VPMADDWD Y8, Y4, Y0; \
 	VPMADDWD Y8, Y14, Y1
 
-#define STEP1_43(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP1_50(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y2; \
 	VPSRLW $4, Y2, Y2; \
 	VPAND Y10, Y2, Y2; \
@@ -3630,27 +3806,6 @@
 	VFMADD213PS (r8-512)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-512)(R8)
 
-#define STEP1_45(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y10, Y12, Y12; \
-	VPSHUFB Y12, Y11, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y10, Y13, Y13; \
-	VPSHUFB Y13, Y11, Y13; \
-	VPABSB Y12, Y4; \
-	VPABSB Y13, Y5; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y4, Y15; \
-	VPMADDWD Y9, Y15, Y15; \
-	VPADDD Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y5, Y14; \
-	VPMADDWD Y9, Y14, Y14; \
-	VPADDD Y14, Y1, Y1
-
 #define SCALE1_14(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
@@ -3677,12 +3832,12 @@
 	VFMADD213PS (r8)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8)(R8)
 
-#define STEP2_53(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_58(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y4; \
 	VPSRLW $4, Y4, Y4; \
 	VPAND Y10, Y4, Y4; \
@@ -3712,12 +3867,12 @@
 	VPMADDWD Y8, Y6, Y2; \
 	VPMADDWD Y8, Y14, Y3
 
-#define STEP2_54(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP2_59(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y4; \
 	VPSRLW $4, Y4, Y4; \
 	VPAND Y10, Y4, Y4; \
@@ -3764,36 +3919,6 @@
 	VFMADD213PS (r8-448)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-448)(R8)
 
-#define STEP2_56(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y10, Y12, Y12; \
-	VPSHUFB Y12, Y11, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y10, Y13, Y13; \
-	VPSHUFB Y13, Y11, Y13; \
-	VPABSB Y12, Y8; \
-	VPABSB Y13, Y9; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y8, Y15; \
-	VPMADDWD c0001<>(SB), Y15, Y15; \
-	VPADDD Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y9, Y14; \
-	VPMADDWD c0001<>(SB), Y14, Y14; \
-	VPADDD Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y8, Y15; \
-	VPMADDWD c0001<>(SB), Y15, Y15; \
-	VPADDD Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y9, Y14; \
-	VPMADDWD c0001<>(SB), Y14, Y14; \
-	VPADDD Y14, Y3, Y3
-
 #define SCALE2_20(bx) \
 	VPMOVSXBD (bx)(BX), Y12; \
 	VCVTDQ2PS Y12, Y12; \
@@ -3832,12 +3957,12 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y7; \
 	VMOVUPS Y7, (r8+64)(R8)
 
-#define STEP3_53(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_58(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y6; \
 	VPSRLW $4, Y6, Y6; \
 	VPAND Y10, Y6, Y6; \
@@ -3877,12 +4002,12 @@
 	VPMADDWD c0001<>(SB), Y8, Y4; \
 	VPMADDWD c0001<>(SB), Y14, Y5
 
-#define STEP3_54(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP3_59(di, r11, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
 	VPSHUFB Y13, Y11, Y13; \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y6; \
 	VPSRLW $4, Y6, Y6; \
 	VPAND Y10, Y6, Y6; \
@@ -3946,46 +4071,7 @@
 	VFMADD213PS (r8-384)(R8), Y14, Y15; \
 	VMOVUPS Y15, (r8-384)(R8)
 
-#define STEP3_56(di, si) \
-	VMOVDQU (di)(DI), Y12; \
-	VPSRLW $4, Y12, Y12; \
-	VPAND Y10, Y12, Y12; \
-	VPSHUFB Y12, Y11, Y12; \
-	VMOVDQU (di+32)(DI), Y13; \
-	VPSRLW $4, Y13, Y13; \
-	VPAND Y10, Y13, Y13; \
-	VPSHUFB Y13, Y11, Y13; \
-	VPABSB Y12, Y6; \
-	VPABSB Y13, Y7; \
-	VPBROADCASTD (si)(SI), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y6, Y15; \
-	VPMADDWD Y9, Y15, Y15; \
-	VPADDD Y15, Y0, Y0; \
-	VPMADDUBSW Y14, Y7, Y14; \
-	VPMADDWD Y9, Y14, Y14; \
-	VPADDD Y14, Y1, Y1; \
-	VPBROADCASTD (si)(SI)(AX*1), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y6, Y15; \
-	VPMADDWD Y9, Y15, Y15; \
-	VPADDD Y15, Y2, Y2; \
-	VPMADDUBSW Y14, Y7, Y14; \
-	VPMADDWD Y9, Y14, Y14; \
-	VPADDD Y14, Y3, Y3; \
-	VPBROADCASTD (si)(SI)(AX*2), Y14; \
-	VPSIGNB Y12, Y14, Y15; \
-	VPSIGNB Y13, Y14, Y14; \
-	VPMADDUBSW Y15, Y6, Y15; \
-	VPMADDWD Y9, Y15, Y15; \
-	VPADDD Y15, Y4, Y4; \
-	VPMADDUBSW Y14, Y7, Y14; \
-	VPMADDWD Y9, Y14, Y14; \
-	VPADDD Y14, Y5, Y5
-
-#define STEP1_48(di, si) \
+#define STEP1_56(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y4; \
@@ -4000,7 +4086,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y1, Y1
 
-#define STEP2_59(di, si) \
+#define STEP2_65(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y8; \
@@ -4024,7 +4110,7 @@
 	VPMADDWD Y11, Y14, Y14; \
 	VPADDD Y14, Y3, Y3
 
-#define STEP3_59(di, si) \
+#define STEP3_65(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VMOVDQU (di+32)(DI), Y13; \
 	VPABSB Y12, Y6; \
@@ -4078,8 +4164,7 @@
 	VPSHUFB Y12, Y15, Y12; \
 	VMOVDQU Y12, (r8+32)(R8)
 
-#define STEP1_49(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP1_57(di, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4088,8 +4173,8 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_50(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP1_58(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4100,8 +4185,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_51(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP1_59(di, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4112,8 +4196,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y1, Y1
 
-#define STEP1_52(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP1_60(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4126,7 +4210,7 @@
 	VPMADDWD Y9, Y0, Y4; \
 	VPMADDWD Y9, Y1, Y5
 
-#define STEP1_53(di, si) \
+#define STEP1_61(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4139,7 +4223,39 @@
 	VPMADDUBSW Y14, Y12, Y0; \
 	VPMADDUBSW Y14, Y13, Y1
 
-#define STEP1_54(di, si) \
+#define STEP1_62(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y10, Y12, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y10, Y13, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_63(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y10, Y12, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y10, Y13, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1
+
+#define STEP1_64(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4170,8 +4286,7 @@
 	VCVTDQ2PS Y1, Y1; \
 	VFMADD231PS Y14, Y1, Y3
 
-#define STEP2_60(r11, di, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP2_66(di, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4183,8 +4298,8 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_61(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP2_67(r11, di, si) \
+	PREFETCHT1 (r11)(R11); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4200,8 +4315,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_62(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP2_68(di, si) \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4217,8 +4331,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y3, Y3
 
-#define STEP2_63(r11, di, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP2_69(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VPAND (di)(DI), Y10, Y12; \
 	VPSHUFB Y12, Y11, Y12; \
 	VPAND (di+32)(DI), Y10, Y13; \
@@ -4238,7 +4352,7 @@
 	VPMADDWD Y9, Y2, Y6; \
 	VPMADDWD Y9, Y3, Y7
 
-#define STEP2_64(di, si) \
+#define STEP2_70(di, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4254,7 +4368,49 @@
 	VPMADDUBSW Y14, Y12, Y2; \
 	VPMADDUBSW Y14, Y13, Y3
 
-#define STEP2_65(di, si) \
+#define STEP2_71(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y10, Y12, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y10, Y13, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_72(di, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND Y10, Y12, Y12; \
+	VPSHUFB Y12, Y11, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND Y10, Y13, Y13; \
+	VPSHUFB Y13, Y11, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3
+
+#define STEP2_73(r11, di, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND Y10, Y12, Y12; \
@@ -4302,8 +4458,7 @@
 	VFMADD213PS (r8+64)(R8), Y14, Y3; \
 	VMOVUPS Y3, (r8+64)(R8)
 
-#define STEP3_60(r11, di, r8, si) \
-	PREFETCHT0 (r11)(R11); \
+#define STEP3_66(di, r8, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4322,8 +4477,8 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_61(r11, di, r8, si) \
-	PREFETCHT0 (r11)(R11)(R14*1); \
+#define STEP3_67(r11, di, r8, si) \
+	PREFETCHT1 (r11)(R11); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4348,8 +4503,7 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_62(r11, di, r8, si) \
-	PREFETCHT0 (r11)(R11)(R14*2); \
+#define STEP3_68(di, r8, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4374,8 +4528,8 @@
 	VPMADDUBSW Y14, Y13, Y14; \
 	VPADDW Y14, Y5, Y5
 
-#define STEP3_63(r11, di, r8, si) \
-	PREFETCHT0 (r11)(R11)(R15*1); \
+#define STEP3_69(r11, di, r8, si) \
+	PREFETCHT1 (r11)(R11)(R14*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
 	VMOVDQU (r8)(R8), Y14; \
@@ -4406,7 +4560,7 @@
 	VPMADDWD c0001<>(SB), Y4, Y10; \
 	VPMADDWD c0001<>(SB), Y5, Y11
 
-#define STEP3_64(di, r8, si) \
+#define STEP3_70(di, r8, si) \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -4427,7 +4581,63 @@
 	VPMADDUBSW Y14, Y12, Y4; \
 	VPMADDUBSW Y14, Y13, Y5
 
-#define STEP3_65(di, r8, si) \
+#define STEP3_71(r11, di, r8, si) \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y12, Y14, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y13, Y14, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_72(di, r8, si) \
+	VMOVDQU (di)(DI), Y12; \
+	VPSRLW $4, Y12, Y12; \
+	VPAND c0f<>(SB), Y12, Y12; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y12, Y14, Y12; \
+	VMOVDQU (di+32)(DI), Y13; \
+	VPSRLW $4, Y13, Y13; \
+	VPAND c0f<>(SB), Y13, Y13; \
+	VMOVDQU (r8)(R8), Y14; \
+	VPSHUFB Y13, Y14, Y13; \
+	VPBROADCASTD (si)(SI), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y0, Y0; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y1, Y1; \
+	VPBROADCASTD (si)(SI)(AX*1), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y2, Y2; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y3, Y3; \
+	VPBROADCASTD (si)(SI)(AX*2), Y14; \
+	VPMADDUBSW Y14, Y12, Y15; \
+	VPADDW Y15, Y4, Y4; \
+	VPMADDUBSW Y14, Y13, Y14; \
+	VPADDW Y14, Y5, Y5
+
+#define STEP3_73(r11, di, r8, si) \
+	PREFETCHT1 (r11)(R11)(R15*1); \
 	VMOVDQU (di)(DI), Y12; \
 	VPSRLW $4, Y12, Y12; \
 	VPAND c0f<>(SB), Y12, Y12; \
@@ -4573,7 +4783,7 @@
 	VMOVUPS (r9+192)(R9), Y6; \
 	VMOVUPS (r9+224)(R9), Y7
 
-#define AIM_2(sp, r14) \
+#define AIM_3(sp, r14) \
 	MOVQ R8, R11; \
 	MOVQ R11, R15; \
 	ANDQ $-65536, R11; \
@@ -4595,10 +4805,10 @@
 	LEAQ (r14)(R14)(R14*2), R15
 
 #define AHEAD(r11) \
-	PREFETCHT0 (r11)(R11); \
-	PREFETCHT0 (r11)(R11)(R14*1); \
-	PREFETCHT0 (r11)(R11)(R14*2); \
-	PREFETCHT0 (r11)(R11)(R15*1)
+	PREFETCHT1 (r11)(R11); \
+	PREFETCHT1 (r11)(R11)(R14*1); \
+	PREFETCHT1 (r11)(R11)(R14*2); \
+	PREFETCHT1 (r11)(R11)(R15*1)
 
 #define GROUPF32x1(dx, r8) \
 	VBROADCASTSS (dx)(DX), Y8; \
@@ -4819,6 +5029,12 @@
 	VFMADD231PS Y12, Y15, Y3; \
 	VFMADD231PS Y13, Y15, Y7; \
 	VFMADD231PS Y14, Y15, Y11
+
+#define PANEL_2(sp, r13, di) \
+	MOVQ (sp)(SP), DI; \
+	MOVQ (sp+8)(SP), R9; \
+	MOVQ (r13)(R13), R11; \
+	LEAQ (di)(DI)(R11*2), R11
 
 #define GROUPBF16x1(dx, r8) \
 	VPBROADCASTD (dx)(DX), Y8; \
@@ -5080,65 +5296,65 @@ avx2GemvQ8_0_zero:
 	SETUP1(24)
 avx2GemvQ8_0_group:
 	AIM(24, 0)
-	PREFETCHT0 0(R11)
 	STEP1(0, 0)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
 	STEP1_2(64, 4)
-	PREFETCHT0 0(R11)(R14*2)
 	STEP1_2(128, 8)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
 	STEP1_2(192, 12)
-	PREFETCHT0 64(R11)
 	STEP1_2(256, 16)
-	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
 	STEP1_2(320, 20)
-	PREFETCHT0 64(R11)(R14*2)
 	STEP1_2(384, 24)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	STEP1_2(448, 28)
 	SCALE1(1024, 0, 0)
 	STEP1(32, 0)
+	PREFETCHT1 64(R11)
 	STEP1_2(96, 4)
 	STEP1_2(160, 8)
+	PREFETCHT1 64(R11)(R14*1)
 	STEP1_2(224, 12)
 	STEP1_2(288, 16)
+	PREFETCHT1 64(R11)(R14*2)
 	STEP1_2(352, 20)
 	STEP1_2(416, 24)
+	PREFETCHT1 64(R11)(R15*1)
 	STEP1_2(480, 28)
 	SCALE1(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 128(R11)
 	STEP1(512, 32)
-	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT1 128(R11)
 	STEP1_2(576, 36)
-	PREFETCHT0 128(R11)(R14*2)
 	STEP1_2(640, 40)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*1)
 	STEP1_2(704, 44)
-	PREFETCHT0 192(R11)
 	STEP1_2(768, 48)
-	PREFETCHT0 192(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
 	STEP1_2(832, 52)
-	PREFETCHT0 192(R11)(R14*2)
 	STEP1_2(896, 56)
-	PREFETCHT0 192(R11)(R15*1)
+	PREFETCHT1 128(R11)(R15*1)
 	STEP1_2(960, 60)
 	SCALE1(1056, 0, 0)
 	STEP1(544, 32)
+	PREFETCHT1 192(R11)
 	STEP1_2(608, 36)
 	STEP1_2(672, 40)
+	PREFETCHT1 192(R11)(R14*1)
 	STEP1_2(736, 44)
 	STEP1_2(800, 48)
+	PREFETCHT1 192(R11)(R14*2)
 	STEP1_2(864, 52)
 	STEP1_2(928, 56)
+	PREFETCHT1 192(R11)(R15*1)
 	STEP1_2(992, 60)
 	SCALE1(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(R14*1)
-	PREFETCHT0 256(R11)(R14*2)
-	PREFETCHT0 256(R11)(R15*1)
+	PREFETCHT1 256(R11)
+	PREFETCHT1 256(R11)(R14*1)
+	PREFETCHT1 256(R11)(R14*2)
+	PREFETCHT1 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2GemvQ8_0_group
@@ -5173,65 +5389,65 @@ avx2Small2Q8_0_zero:
 	SETUP2(24)
 avx2Small2Q8_0_group:
 	AIM(24, 0)
-	PREFETCHT0 0(R11)
 	STEP2(0, 0)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
 	STEP2_2(64, 4)
-	PREFETCHT0 0(R11)(R14*2)
 	STEP2_2(128, 8)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
 	STEP2_2(192, 12)
-	PREFETCHT0 64(R11)
 	STEP2_2(256, 16)
-	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
 	STEP2_2(320, 20)
-	PREFETCHT0 64(R11)(R14*2)
 	STEP2_2(384, 24)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	STEP2_2(448, 28)
 	SCALE2(1024, 0, 0)
 	STEP2(32, 0)
+	PREFETCHT1 64(R11)
 	STEP2_2(96, 4)
 	STEP2_2(160, 8)
+	PREFETCHT1 64(R11)(R14*1)
 	STEP2_2(224, 12)
 	STEP2_2(288, 16)
+	PREFETCHT1 64(R11)(R14*2)
 	STEP2_2(352, 20)
 	STEP2_2(416, 24)
+	PREFETCHT1 64(R11)(R15*1)
 	STEP2_2(480, 28)
 	SCALE2(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 128(R11)
 	STEP2(512, 32)
-	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT1 128(R11)
 	STEP2_2(576, 36)
-	PREFETCHT0 128(R11)(R14*2)
 	STEP2_2(640, 40)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*1)
 	STEP2_2(704, 44)
-	PREFETCHT0 192(R11)
 	STEP2_2(768, 48)
-	PREFETCHT0 192(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
 	STEP2_2(832, 52)
-	PREFETCHT0 192(R11)(R14*2)
 	STEP2_2(896, 56)
-	PREFETCHT0 192(R11)(R15*1)
+	PREFETCHT1 128(R11)(R15*1)
 	STEP2_2(960, 60)
 	SCALE2(1056, 0, 0)
 	STEP2(544, 32)
+	PREFETCHT1 192(R11)
 	STEP2_2(608, 36)
 	STEP2_2(672, 40)
+	PREFETCHT1 192(R11)(R14*1)
 	STEP2_2(736, 44)
 	STEP2_2(800, 48)
+	PREFETCHT1 192(R11)(R14*2)
 	STEP2_2(864, 52)
 	STEP2_2(928, 56)
+	PREFETCHT1 192(R11)(R15*1)
 	STEP2_2(992, 60)
 	SCALE2(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(R14*1)
-	PREFETCHT0 256(R11)(R14*2)
-	PREFETCHT0 256(R11)(R15*1)
+	PREFETCHT1 256(R11)
+	PREFETCHT1 256(R11)(R14*1)
+	PREFETCHT1 256(R11)(R14*2)
+	PREFETCHT1 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small2Q8_0_group
@@ -5267,65 +5483,65 @@ avx2Small3Q8_0_zero:
 	SETUP2(24)
 avx2Small3Q8_0_group:
 	AIM(24, 0)
-	PREFETCHT0 0(R11)
 	STEP3(0, 0)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
 	STEP3_2(64, 4)
-	PREFETCHT0 0(R11)(R14*2)
 	STEP3_2(128, 8)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
 	STEP3_2(192, 12)
-	PREFETCHT0 64(R11)
 	STEP3_2(256, 16)
-	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
 	STEP3_2(320, 20)
-	PREFETCHT0 64(R11)(R14*2)
 	STEP3_2(384, 24)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	STEP3_2(448, 28)
 	SCALE3(1024, 0, 0)
 	STEP3(32, 0)
+	PREFETCHT1 64(R11)
 	STEP3_2(96, 4)
 	STEP3_2(160, 8)
+	PREFETCHT1 64(R11)(R14*1)
 	STEP3_2(224, 12)
 	STEP3_2(288, 16)
+	PREFETCHT1 64(R11)(R14*2)
 	STEP3_2(352, 20)
 	STEP3_2(416, 24)
+	PREFETCHT1 64(R11)(R15*1)
 	STEP3_2(480, 28)
 	SCALE3(1040, 0, 32)
 	ADDQ R10, DX
-	PREFETCHT0 128(R11)
 	STEP3(512, 32)
-	PREFETCHT0 128(R11)(R14*1)
+	PREFETCHT1 128(R11)
 	STEP3_2(576, 36)
-	PREFETCHT0 128(R11)(R14*2)
 	STEP3_2(640, 40)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*1)
 	STEP3_2(704, 44)
-	PREFETCHT0 192(R11)
 	STEP3_2(768, 48)
-	PREFETCHT0 192(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
 	STEP3_2(832, 52)
-	PREFETCHT0 192(R11)(R14*2)
 	STEP3_2(896, 56)
-	PREFETCHT0 192(R11)(R15*1)
+	PREFETCHT1 128(R11)(R15*1)
 	STEP3_2(960, 60)
 	SCALE3(1056, 0, 0)
 	STEP3(544, 32)
+	PREFETCHT1 192(R11)
 	STEP3_2(608, 36)
 	STEP3_2(672, 40)
+	PREFETCHT1 192(R11)(R14*1)
 	STEP3_2(736, 44)
 	STEP3_2(800, 48)
+	PREFETCHT1 192(R11)(R14*2)
 	STEP3_2(864, 52)
 	STEP3_2(928, 56)
+	PREFETCHT1 192(R11)(R15*1)
 	STEP3_2(992, 60)
 	SCALE3(1072, 0, 32)
 	ADDQ R10, DX
 	ADDQ $64, SI
-	PREFETCHT0 256(R11)
-	PREFETCHT0 256(R11)(R14*1)
-	PREFETCHT0 256(R11)(R14*2)
-	PREFETCHT0 256(R11)(R15*1)
+	PREFETCHT1 256(R11)
+	PREFETCHT1 256(R11)(R14*1)
+	PREFETCHT1 256(R11)(R14*2)
+	PREFETCHT1 256(R11)(R15*1)
 	ADDQ $1088, DI
 	DECQ CX
 	JNZ avx2Small3Q8_0_group
@@ -5881,7 +6097,7 @@ TEXT ·avx2GemvQ4_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ4_0_panel:
 	MOVQ 0(SP), DI
 	VPXOR Y2, Y2, Y2
@@ -5895,15 +6111,15 @@ avx2GemvQ4_0_panel:
 avx2GemvQ4_0_zero:
 	SETUP1_2(24)
 avx2GemvQ4_0_group:
-	AIM(24, 0)
-	STEP1_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP1_3(0, 0)
 	STEP1_4(0, 64, 4)
-	STEP1_5(0, 128, 8)
+	STEP1_5(128, 8)
 	STEP1_6(0, 192, 12)
 	STEP1_7(0, 16)
-	STEP1_7(64, 20)
+	STEP1_8(0, 64, 20)
 	STEP1_7(128, 24)
-	STEP1_7(192, 28)
+	STEP1_9(0, 192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
@@ -5911,14 +6127,14 @@ avx2GemvQ4_0_group:
 	SCALE1_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(64, 256, 32)
+	STEP1_3(256, 32)
 	STEP1_4(64, 320, 36)
-	STEP1_5(64, 384, 40)
+	STEP1_5(384, 40)
 	STEP1_6(64, 448, 44)
 	STEP1_7(256, 48)
-	STEP1_7(320, 52)
+	STEP1_8(64, 320, 52)
 	STEP1_7(384, 56)
-	STEP1_7(448, 60)
+	STEP1_9(64, 448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	OFFSETS1(0)
@@ -5927,10 +6143,10 @@ avx2GemvQ4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2GemvQ4_0_group
@@ -5950,7 +6166,7 @@ TEXT ·avx2Small2Q4_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q4_0_panel:
 	MOVQ 0(SP), DI
 	ZERO2
@@ -5963,29 +6179,29 @@ avx2Small2Q4_0_panel:
 avx2Small2Q4_0_zero:
 	SETUP2_2(24)
 avx2Small2Q4_0_group:
-	AIM(24, 0)
-	STEP2_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP2_3(0, 0)
 	STEP2_4(0, 64, 4)
-	STEP2_5(0, 128, 8)
+	STEP2_5(128, 8)
 	STEP2_6(0, 192, 12)
 	STEP2_7(0, 16)
-	STEP2_7(64, 20)
+	STEP2_8(0, 64, 20)
 	STEP2_7(128, 24)
-	STEP2_7(192, 28)
+	STEP2_9(0, 192, 28)
 	WIDEN2
 	OFFSETS2(0)
 	SCALE2_3(512, 0)
 	SCALE2_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(64, 256, 32)
+	STEP2_3(256, 32)
 	STEP2_4(64, 320, 36)
-	STEP2_5(64, 384, 40)
+	STEP2_5(384, 40)
 	STEP2_6(64, 448, 44)
 	STEP2_7(256, 48)
-	STEP2_7(320, 52)
+	STEP2_8(64, 320, 52)
 	STEP2_7(384, 56)
-	STEP2_7(448, 60)
+	STEP2_9(64, 448, 60)
 	WIDEN2
 	OFFSETS2(0)
 	SCALE2_3(544, 0)
@@ -5993,10 +6209,10 @@ avx2Small2Q4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small2Q4_0_group
@@ -6014,7 +6230,7 @@ TEXT ·avx2Small3Q4_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q4_0_panel:
 	MOVQ 0(SP), DI
 	ZERO3
@@ -6027,29 +6243,29 @@ avx2Small3Q4_0_panel:
 avx2Small3Q4_0_zero:
 	SETUP2_2(24)
 avx2Small3Q4_0_group:
-	AIM(24, 0)
-	STEP3_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP3_3(0, 0)
 	STEP3_4(0, 64, 4)
-	STEP3_5(0, 128, 8)
+	STEP3_5(128, 8)
 	STEP3_6(0, 192, 12)
 	STEP3_7(0, 16)
-	STEP3_7(64, 20)
+	STEP3_8(0, 64, 20)
 	STEP3_7(128, 24)
-	STEP3_7(192, 28)
+	STEP3_9(0, 192, 28)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(512, 0)
 	SCALE3_4(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(64, 256, 32)
+	STEP3_3(256, 32)
 	STEP3_4(64, 320, 36)
-	STEP3_5(64, 384, 40)
+	STEP3_5(384, 40)
 	STEP3_6(64, 448, 44)
 	STEP3_7(256, 48)
-	STEP3_7(320, 52)
+	STEP3_8(64, 320, 52)
 	STEP3_7(384, 56)
-	STEP3_7(448, 60)
+	STEP3_9(64, 448, 60)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(544, 0)
@@ -6057,10 +6273,10 @@ avx2Small3Q4_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small3Q4_0_group
@@ -6089,14 +6305,14 @@ TEXT ·avx2Gemm1Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_0_zero:
 	SETUP1_2(24)
 avx2Gemm1Q4_0_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_9(192, 12)
-	STEP1_9(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_11(192, 12)
+	STEP1_11(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
@@ -6104,14 +6320,14 @@ avx2Gemm1Q4_0_group:
 	SCALE1_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_8(512, 32)
-	STEP1_9(576, 36)
-	STEP1_9(640, 40)
-	STEP1_9(704, 44)
-	STEP1_9(768, 48)
-	STEP1_9(832, 52)
-	STEP1_9(896, 56)
-	STEP1_9(960, 60)
+	STEP1_10(512, 32)
+	STEP1_11(576, 36)
+	STEP1_11(640, 40)
+	STEP1_11(704, 44)
+	STEP1_11(768, 48)
+	STEP1_11(832, 52)
+	STEP1_11(896, 56)
+	STEP1_11(960, 60)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	OFFSETS1(0)
@@ -6145,28 +6361,28 @@ TEXT ·avx2Gemm2Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm2Q4_0_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_9(192, 12)
-	STEP2_9(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_11(192, 12)
+	STEP2_11(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_2
 	OFFSETS2(0)
 	SCALE2_3(1024, 0)
 	SCALE2_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_8(512, 32)
-	STEP2_9(576, 36)
-	STEP2_9(640, 40)
-	STEP2_9(704, 44)
-	STEP2_9(768, 48)
-	STEP2_9(832, 52)
-	STEP2_9(896, 56)
-	STEP2_9(960, 60)
+	STEP2_10(512, 32)
+	STEP2_11(576, 36)
+	STEP2_11(640, 40)
+	STEP2_11(704, 44)
+	STEP2_11(768, 48)
+	STEP2_11(832, 52)
+	STEP2_11(896, 56)
+	STEP2_11(960, 60)
 	WIDEN2_2
 	OFFSETS2(0)
 	SCALE2_3(1056, 0)
@@ -6198,28 +6414,28 @@ TEXT ·avx2Gemm3Q4_0(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_0_zero:
 	SETUP2_2(24)
 avx2Gemm3Q4_0_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_9(192, 12)
-	STEP3_9(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_11(192, 12)
+	STEP3_11(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(1024, 0)
 	SCALE3_4(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_8(512, 32)
-	STEP3_9(576, 36)
-	STEP3_9(640, 40)
-	STEP3_9(704, 44)
-	STEP3_9(768, 48)
-	STEP3_9(832, 52)
-	STEP3_9(896, 56)
-	STEP3_9(960, 60)
+	STEP3_10(512, 32)
+	STEP3_11(576, 36)
+	STEP3_11(640, 40)
+	STEP3_11(704, 44)
+	STEP3_11(768, 48)
+	STEP3_11(832, 52)
+	STEP3_11(896, 56)
+	STEP3_11(960, 60)
 	WIDEN3
 	OFFSETS3(0)
 	SCALE3_3(1056, 0)
@@ -6279,7 +6495,7 @@ TEXT ·avx2GemvQ4_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ4_1_panel:
 	MOVQ 0(SP), DI
 	VPXOR Y2, Y2, Y2
@@ -6293,29 +6509,29 @@ avx2GemvQ4_1_panel:
 avx2GemvQ4_1_zero:
 	SETUP1_3(24)
 avx2GemvQ4_1_group:
-	AIM(24, 0)
-	STEP1_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP1_3(0, 0)
 	STEP1_4(0, 64, 4)
-	STEP1_5(0, 128, 8)
+	STEP1_5(128, 8)
 	STEP1_6(0, 192, 12)
 	STEP1_7(0, 16)
-	STEP1_7(64, 20)
+	STEP1_8(0, 64, 20)
 	STEP1_7(128, 24)
-	STEP1_7(192, 28)
+	STEP1_9(0, 192, 28)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_5(512, 0, 0)
 	SCALE1_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_3(64, 256, 32)
+	STEP1_3(256, 32)
 	STEP1_4(64, 320, 36)
-	STEP1_5(64, 384, 40)
+	STEP1_5(384, 40)
 	STEP1_6(64, 448, 44)
 	STEP1_7(256, 48)
-	STEP1_7(320, 52)
+	STEP1_8(64, 320, 52)
 	STEP1_7(384, 56)
-	STEP1_7(448, 60)
+	STEP1_9(64, 448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_5(544, 0, 0)
@@ -6323,10 +6539,10 @@ avx2GemvQ4_1_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2GemvQ4_1_group
@@ -6346,7 +6562,7 @@ TEXT ·avx2Small2Q4_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q4_1_panel:
 	MOVQ 0(SP), DI
 	ZERO2
@@ -6359,38 +6575,38 @@ avx2Small2Q4_1_panel:
 avx2Small2Q4_1_zero:
 	SETUP2_3(24)
 avx2Small2Q4_1_group:
-	AIM(24, 0)
-	STEP2_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP2_3(0, 0)
 	STEP2_4(0, 64, 4)
-	STEP2_5(0, 128, 8)
+	STEP2_5(128, 8)
 	STEP2_6(0, 192, 12)
 	STEP2_7(0, 16)
-	STEP2_7(64, 20)
+	STEP2_8(0, 64, 20)
 	STEP2_7(128, 24)
-	STEP2_7(192, 28)
+	STEP2_9(0, 192, 28)
 	WIDEN2
 	SCALE2_5(512, 0, 0)
 	SCALE2_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_3(64, 256, 32)
+	STEP2_3(256, 32)
 	STEP2_4(64, 320, 36)
-	STEP2_5(64, 384, 40)
+	STEP2_5(384, 40)
 	STEP2_6(64, 448, 44)
 	STEP2_7(256, 48)
-	STEP2_7(320, 52)
+	STEP2_8(64, 320, 52)
 	STEP2_7(384, 56)
-	STEP2_7(448, 60)
+	STEP2_9(64, 448, 60)
 	WIDEN2
 	SCALE2_5(544, 0, 0)
 	SCALE2_6(560, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small2Q4_1_group
@@ -6408,7 +6624,7 @@ TEXT ·avx2Small3Q4_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q4_1_panel:
 	MOVQ 0(SP), DI
 	ZERO3
@@ -6421,38 +6637,38 @@ avx2Small3Q4_1_panel:
 avx2Small3Q4_1_zero:
 	SETUP2_3(24)
 avx2Small3Q4_1_group:
-	AIM(24, 0)
-	STEP3_3(0, 0, 0)
+	AIM_2(24, 0)
+	STEP3_3(0, 0)
 	STEP3_4(0, 64, 4)
-	STEP3_5(0, 128, 8)
+	STEP3_5(128, 8)
 	STEP3_6(0, 192, 12)
 	STEP3_7(0, 16)
-	STEP3_7(64, 20)
+	STEP3_8(0, 64, 20)
 	STEP3_7(128, 24)
-	STEP3_7(192, 28)
+	STEP3_9(0, 192, 28)
 	WIDEN3
 	SCALE3_5(512, 0, 0)
 	SCALE3_6(528, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_3(64, 256, 32)
+	STEP3_3(256, 32)
 	STEP3_4(64, 320, 36)
-	STEP3_5(64, 384, 40)
+	STEP3_5(384, 40)
 	STEP3_6(64, 448, 44)
 	STEP3_7(256, 48)
-	STEP3_7(320, 52)
+	STEP3_8(64, 320, 52)
 	STEP3_7(384, 56)
-	STEP3_7(448, 60)
+	STEP3_9(64, 448, 60)
 	WIDEN3
 	SCALE3_5(544, 0, 0)
 	SCALE3_6(560, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $640, DI
 	DECQ CX
 	JNZ avx2Small3Q4_1_group
@@ -6481,28 +6697,28 @@ TEXT ·avx2Gemm1Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q4_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q4_1_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_9(192, 12)
-	STEP1_9(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_11(192, 12)
+	STEP1_11(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_5(1024, 0, 0)
 	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_8(512, 32)
-	STEP1_9(576, 36)
-	STEP1_9(640, 40)
-	STEP1_9(704, 44)
-	STEP1_9(768, 48)
-	STEP1_9(832, 52)
-	STEP1_9(896, 56)
-	STEP1_9(960, 60)
+	STEP1_10(512, 32)
+	STEP1_11(576, 36)
+	STEP1_11(640, 40)
+	STEP1_11(704, 44)
+	STEP1_11(768, 48)
+	STEP1_11(832, 52)
+	STEP1_11(896, 56)
+	STEP1_11(960, 60)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_5(1056, 0, 0)
@@ -6535,27 +6751,27 @@ TEXT ·avx2Gemm2Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm2Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm2Q4_1_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_9(192, 12)
-	STEP2_9(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_11(192, 12)
+	STEP2_11(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_2
 	SCALE2_5(1024, 0, 0)
 	SCALE2_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_8(512, 32)
-	STEP2_9(576, 36)
-	STEP2_9(640, 40)
-	STEP2_9(704, 44)
-	STEP2_9(768, 48)
-	STEP2_9(832, 52)
-	STEP2_9(896, 56)
-	STEP2_9(960, 60)
+	STEP2_10(512, 32)
+	STEP2_11(576, 36)
+	STEP2_11(640, 40)
+	STEP2_11(704, 44)
+	STEP2_11(768, 48)
+	STEP2_11(832, 52)
+	STEP2_11(896, 56)
+	STEP2_11(960, 60)
 	WIDEN2_2
 	SCALE2_5(1056, 0, 0)
 	SCALE2_6(1072, 0, 0)
@@ -6586,27 +6802,27 @@ TEXT ·avx2Gemm3Q4_1(SB), NOSPLIT, $0-8
 avx2Gemm3Q4_1_zero:
 	SETUP2_3(24)
 avx2Gemm3Q4_1_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_9(192, 12)
-	STEP3_9(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_11(192, 12)
+	STEP3_11(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3
 	SCALE3_5(1024, 0, 0)
 	SCALE3_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_8(512, 32)
-	STEP3_9(576, 36)
-	STEP3_9(640, 40)
-	STEP3_9(704, 44)
-	STEP3_9(768, 48)
-	STEP3_9(832, 52)
-	STEP3_9(896, 56)
-	STEP3_9(960, 60)
+	STEP3_10(512, 32)
+	STEP3_11(576, 36)
+	STEP3_11(640, 40)
+	STEP3_11(704, 44)
+	STEP3_11(768, 48)
+	STEP3_11(832, 52)
+	STEP3_11(896, 56)
+	STEP3_11(960, 60)
 	WIDEN3
 	SCALE3_5(1056, 0, 0)
 	SCALE3_6(1072, 0, 0)
@@ -6671,7 +6887,7 @@ TEXT ·avx2GemvQ5_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ5_0_panel:
 	MOVQ 0(SP), DI
 	VPXOR Y2, Y2, Y2
@@ -6685,29 +6901,29 @@ avx2GemvQ5_0_panel:
 avx2GemvQ5_0_zero:
 	SETUP1_2(24)
 avx2GemvQ5_0_group:
-	AIM(24, 0)
-	STEP1_10(0, 0, 0)
-	STEP1_11(0, 64, 4)
-	STEP1_12(0, 128, 8)
-	STEP1_13(64, 192, 12)
-	STEP1_14(0, 16)
-	STEP1_15(64, 20)
-	STEP1_16(128, 24)
-	STEP1_17(192, 28)
+	AIM_2(24, 0)
+	STEP1_12(0, 0)
+	STEP1_13(0, 64, 4)
+	STEP1_14(128, 8)
+	STEP1_15(0, 192, 12)
+	STEP1_16(0, 0, 16)
+	STEP1_17(64, 20)
+	STEP1_18(0, 128, 24)
+	STEP1_19(64, 192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_3(640, 0)
 	SCALE1_4(656, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_18(64, 256, 32)
-	STEP1_19(64, 320, 36)
-	STEP1_20(128, 384, 40)
-	STEP1_21(128, 448, 44)
-	STEP1_14(256, 48)
-	STEP1_15(320, 52)
-	STEP1_16(384, 56)
-	STEP1_17(448, 60)
+	STEP1_20(256, 32)
+	STEP1_21(64, 320, 36)
+	STEP1_14(384, 40)
+	STEP1_22(64, 448, 44)
+	STEP1_23(64, 256, 48)
+	STEP1_17(320, 52)
+	STEP1_24(128, 384, 56)
+	STEP1_25(128, 448, 60)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_3(672, 0)
@@ -6715,8 +6931,8 @@ avx2GemvQ5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2GemvQ5_0_group
@@ -6737,7 +6953,7 @@ TEXT ·avx2Small2Q5_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q5_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -6752,29 +6968,29 @@ avx2Small2Q5_0_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_0_group:
-	AIM(24, 0)
-	STEP2_10(0, 0, 0)
-	STEP2_11(0, 64, 4)
-	STEP2_12(0, 128, 8)
-	STEP2_13(64, 192, 12)
-	STEP2_14(0, 16)
-	STEP2_15(64, 20)
-	STEP2_16(128, 24)
-	STEP2_17(192, 28)
+	AIM_2(24, 0)
+	STEP2_12(0, 0)
+	STEP2_13(0, 64, 4)
+	STEP2_14(128, 8)
+	STEP2_15(0, 192, 12)
+	STEP2_16(0, 0, 16)
+	STEP2_17(64, 20)
+	STEP2_18(0, 128, 24)
+	STEP2_19(64, 192, 28)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_7(640, 0, 0)
 	SCALE2_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_18(64, 256, 32)
-	STEP2_19(64, 320, 36)
-	STEP2_20(128, 384, 40)
-	STEP2_21(128, 448, 44)
-	STEP2_22(256, 48)
-	STEP2_23(320, 52)
-	STEP2_24(384, 56)
-	STEP2_25(448, 60)
+	STEP2_20(256, 32)
+	STEP2_21(64, 320, 36)
+	STEP2_22(384, 40)
+	STEP2_23(64, 448, 44)
+	STEP2_24(64, 256, 48)
+	STEP2_25(320, 52)
+	STEP2_26(128, 384, 56)
+	STEP2_27(128, 448, 60)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_7(672, 0, 0)
@@ -6782,8 +6998,8 @@ avx2Small2Q5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small2Q5_0_group
@@ -6801,7 +7017,7 @@ TEXT ·avx2Small3Q5_0(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q5_0_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -6816,29 +7032,29 @@ avx2Small3Q5_0_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_0_group:
-	AIM(24, 0)
-	STEP3_10(0, 0, 0)
-	STEP3_11(0, 64, 4)
-	STEP3_12(0, 128, 8)
-	STEP3_13(64, 192, 12)
-	STEP3_14(0, 16)
-	STEP3_15(64, 20)
-	STEP3_16(128, 24)
-	STEP3_17(192, 28)
+	AIM_2(24, 0)
+	STEP3_12(0, 0)
+	STEP3_13(0, 64, 4)
+	STEP3_14(128, 8)
+	STEP3_15(0, 192, 12)
+	STEP3_16(0, 0, 16)
+	STEP3_17(64, 20)
+	STEP3_18(0, 128, 24)
+	STEP3_19(64, 192, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_7(640, 0, 0)
 	SCALE3_8(656, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_18(64, 256, 32)
-	STEP3_19(64, 320, 36)
-	STEP3_20(128, 384, 40)
-	STEP3_21(128, 448, 44)
-	STEP3_22(256, 48)
-	STEP3_23(320, 52)
-	STEP3_24(384, 56)
-	STEP3_25(448, 60)
+	STEP3_20(256, 32)
+	STEP3_21(64, 320, 36)
+	STEP3_22(384, 40)
+	STEP3_23(64, 448, 44)
+	STEP3_24(64, 256, 48)
+	STEP3_25(320, 52)
+	STEP3_26(128, 384, 56)
+	STEP3_27(128, 448, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_7(672, 0, 0)
@@ -6846,8 +7062,8 @@ avx2Small3Q5_0_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $704, DI
 	DECQ CX
 	JNZ avx2Small3Q5_0_group
@@ -6879,14 +7095,14 @@ avx2Gemm1Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm1Q5_0_sub:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_22(192, 12)
-	STEP1_8(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_26(192, 12)
+	STEP1_10(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
 	VCVTPH2PS 0(BX), Y12
@@ -6936,14 +7152,14 @@ avx2Gemm2Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm2Q5_0_sub:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_26(192, 12)
-	STEP2_8(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_28(192, 12)
+	STEP2_10(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
 	VCVTPH2PS 0(BX), Y12
@@ -7004,14 +7220,14 @@ avx2Gemm3Q5_0_group:
 	LEAQ 1024(DI), BX
 	MOVL $2, R12
 avx2Gemm3Q5_0_sub:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_26(192, 12)
-	STEP3_8(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_28(192, 12)
+	STEP3_10(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	VCVTPH2PS 0(BX), Y12
@@ -7109,7 +7325,7 @@ TEXT ·avx2GemvQ5_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ5_1_panel:
 	MOVQ 0(SP), DI
 	VPXOR Y2, Y2, Y2
@@ -7123,36 +7339,36 @@ avx2GemvQ5_1_panel:
 avx2GemvQ5_1_zero:
 	SETUP1_3(24)
 avx2GemvQ5_1_group:
-	AIM(24, 0)
-	STEP1_10(0, 0, 0)
-	STEP1_11(0, 64, 4)
-	STEP1_12(0, 128, 8)
-	STEP1_13(64, 192, 12)
-	STEP1_14(0, 16)
-	STEP1_15(64, 20)
-	STEP1_16(128, 24)
-	STEP1_17(192, 28)
+	AIM_2(24, 0)
+	STEP1_12(0, 0)
+	STEP1_13(0, 64, 4)
+	STEP1_14(128, 8)
+	STEP1_15(0, 192, 12)
+	STEP1_16(0, 0, 16)
+	STEP1_17(64, 20)
+	STEP1_18(0, 128, 24)
+	STEP1_19(64, 192, 28)
 	WIDEN1_3
 	SCALE1_5(640, 0, 0)
 	SCALE1_6(656, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_18(64, 256, 32)
-	STEP1_19(64, 320, 36)
-	STEP1_20(128, 384, 40)
-	STEP1_21(128, 448, 44)
-	STEP1_14(256, 48)
-	STEP1_15(320, 52)
-	STEP1_16(384, 56)
-	STEP1_17(448, 60)
+	STEP1_20(256, 32)
+	STEP1_21(64, 320, 36)
+	STEP1_14(384, 40)
+	STEP1_22(64, 448, 44)
+	STEP1_23(64, 256, 48)
+	STEP1_17(320, 52)
+	STEP1_24(128, 384, 56)
+	STEP1_25(128, 448, 60)
 	WIDEN1_3
 	SCALE1_5(672, 0, 0)
 	SCALE1_6(688, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2GemvQ5_1_group
@@ -7173,7 +7389,7 @@ TEXT ·avx2Small2Q5_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q5_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -7188,36 +7404,36 @@ avx2Small2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Small2Q5_1_group:
-	AIM(24, 0)
-	STEP2_10(0, 0, 0)
-	STEP2_11(0, 64, 4)
-	STEP2_12(0, 128, 8)
-	STEP2_13(64, 192, 12)
-	STEP2_14(0, 16)
-	STEP2_15(64, 20)
-	STEP2_16(128, 24)
-	STEP2_17(192, 28)
+	AIM_2(24, 0)
+	STEP2_12(0, 0)
+	STEP2_13(0, 64, 4)
+	STEP2_14(128, 8)
+	STEP2_15(0, 192, 12)
+	STEP2_16(0, 0, 16)
+	STEP2_17(64, 20)
+	STEP2_18(0, 128, 24)
+	STEP2_19(64, 192, 28)
 	WIDEN2_3
 	SCALE2_11(640, 0, 0, 0)
 	SCALE2_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_18(64, 256, 32)
-	STEP2_19(64, 320, 36)
-	STEP2_20(128, 384, 40)
-	STEP2_21(128, 448, 44)
-	STEP2_22(256, 48)
-	STEP2_23(320, 52)
-	STEP2_24(384, 56)
-	STEP2_25(448, 60)
+	STEP2_20(256, 32)
+	STEP2_21(64, 320, 36)
+	STEP2_22(384, 40)
+	STEP2_23(64, 448, 44)
+	STEP2_24(64, 256, 48)
+	STEP2_25(320, 52)
+	STEP2_26(128, 384, 56)
+	STEP2_27(128, 448, 60)
 	WIDEN2_3
 	SCALE2_11(672, 0, 0, 0)
 	SCALE2_12(688, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small2Q5_1_group
@@ -7235,7 +7451,7 @@ TEXT ·avx2Small3Q5_1(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q5_1_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -7250,36 +7466,36 @@ avx2Small3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Small3Q5_1_group:
-	AIM(24, 0)
-	STEP3_10(0, 0, 0)
-	STEP3_11(0, 64, 4)
-	STEP3_12(0, 128, 8)
-	STEP3_13(64, 192, 12)
-	STEP3_14(0, 16)
-	STEP3_15(64, 20)
-	STEP3_16(128, 24)
-	STEP3_17(192, 28)
+	AIM_2(24, 0)
+	STEP3_12(0, 0)
+	STEP3_13(0, 64, 4)
+	STEP3_14(128, 8)
+	STEP3_15(0, 192, 12)
+	STEP3_16(0, 0, 16)
+	STEP3_17(64, 20)
+	STEP3_18(0, 128, 24)
+	STEP3_19(64, 192, 28)
 	WIDEN3_2
 	SCALE3_11(640, 0, 0, 0)
 	SCALE3_12(656, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_18(64, 256, 32)
-	STEP3_19(64, 320, 36)
-	STEP3_20(128, 384, 40)
-	STEP3_21(128, 448, 44)
-	STEP3_22(256, 48)
-	STEP3_23(320, 52)
-	STEP3_24(384, 56)
-	STEP3_25(448, 60)
+	STEP3_20(256, 32)
+	STEP3_21(64, 320, 36)
+	STEP3_22(384, 40)
+	STEP3_23(64, 448, 44)
+	STEP3_24(64, 256, 48)
+	STEP3_25(320, 52)
+	STEP3_26(128, 384, 56)
+	STEP3_27(128, 448, 60)
 	WIDEN3_2
 	SCALE3_11(672, 0, 0, 0)
 	SCALE3_12(688, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $768, DI
 	DECQ CX
 	JNZ avx2Small3Q5_1_group
@@ -7308,27 +7524,27 @@ TEXT ·avx2Gemm1Q5_1(SB), NOSPLIT, $0-8
 avx2Gemm1Q5_1_zero:
 	SETUP1_3(24)
 avx2Gemm1Q5_1_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_22(192, 12)
-	STEP1_8(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_26(192, 12)
+	STEP1_10(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	WIDEN1_4
 	SCALE1_5(1024, 0, 0)
 	SCALE1_6(1040, 0, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_8(512, 32)
-	STEP1_9(576, 36)
-	STEP1_9(640, 40)
-	STEP1_22(704, 44)
-	STEP1_8(768, 48)
-	STEP1_9(832, 52)
-	STEP1_9(896, 56)
-	STEP1_9(960, 60)
+	STEP1_10(512, 32)
+	STEP1_11(576, 36)
+	STEP1_11(640, 40)
+	STEP1_26(704, 44)
+	STEP1_10(768, 48)
+	STEP1_11(832, 52)
+	STEP1_11(896, 56)
+	STEP1_11(960, 60)
 	WIDEN1_4
 	SCALE1_5(1056, 0, 0)
 	SCALE1_6(1072, 0, 0)
@@ -7362,27 +7578,27 @@ avx2Gemm2Q5_1_zero:
 	SPILL2_2(0)
 	SETUP2_3(24)
 avx2Gemm2Q5_1_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_26(192, 12)
-	STEP2_8(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_28(192, 12)
+	STEP2_10(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_4
 	SCALE2_11(1024, 0, 0, 0)
 	SCALE2_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_8(512, 32)
-	STEP2_9(576, 36)
-	STEP2_9(640, 40)
-	STEP2_26(704, 44)
-	STEP2_8(768, 48)
-	STEP2_9(832, 52)
-	STEP2_9(896, 56)
-	STEP2_9(960, 60)
+	STEP2_10(512, 32)
+	STEP2_11(576, 36)
+	STEP2_11(640, 40)
+	STEP2_28(704, 44)
+	STEP2_10(768, 48)
+	STEP2_11(832, 52)
+	STEP2_11(896, 56)
+	STEP2_11(960, 60)
 	WIDEN2_4
 	SCALE2_11(1056, 0, 0, 0)
 	SCALE2_12(1072, 0, 32, 0)
@@ -7415,27 +7631,27 @@ avx2Gemm3Q5_1_zero:
 	SPILL3_2(0)
 	SETUP2_3(24)
 avx2Gemm3Q5_1_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_26(192, 12)
-	STEP3_8(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_28(192, 12)
+	STEP3_10(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3_2
 	SCALE3_11(1024, 0, 0, 0)
 	SCALE3_12(1040, 0, 32, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_8(512, 32)
-	STEP3_9(576, 36)
-	STEP3_9(640, 40)
-	STEP3_26(704, 44)
-	STEP3_8(768, 48)
-	STEP3_9(832, 52)
-	STEP3_9(896, 56)
-	STEP3_9(960, 60)
+	STEP3_10(512, 32)
+	STEP3_11(576, 36)
+	STEP3_11(640, 40)
+	STEP3_28(704, 44)
+	STEP3_10(768, 48)
+	STEP3_11(832, 52)
+	STEP3_11(896, 56)
+	STEP3_11(960, 60)
 	WIDEN3_2
 	SCALE3_11(1056, 0, 0, 0)
 	SCALE3_12(1072, 0, 32, 0)
@@ -7502,7 +7718,7 @@ TEXT ·avx2GemvQ4_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -7519,27 +7735,34 @@ avx2GemvQ4_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ4_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2GemvQ4_K_sub:
-	STEP1_3(0, 0, 0)
+	STEP1_3(0, 0)
 	STEP1_4(0, 64, 4)
-	STEP1_5(0, 128, 8)
+	STEP1_5(128, 8)
 	STEP1_6(0, 192, 12)
-	PREFETCHT0 64(R11)
-	VPAND 256(DI), Y11, Y12
-	VPAND 288(DI), Y11, Y13
-	VPBROADCASTD 16(SI), Y14
+	STEP1_5(256, 16)
+	PREFETCHT1 0(R11)(R14*2)
+	VPAND 320(DI), Y11, Y12
+	VPAND 352(DI), Y11, Y13
+	VPBROADCASTD 20(SI), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	STEP1_4(64, 320, 20)
-	STEP1_5(64, 384, 24)
-	STEP1_6(64, 448, 28)
+	STEP1_5(384, 24)
+	PREFETCHT1 0(R11)(R15*1)
+	VPAND 448(DI), Y11, Y12
+	VPAND 480(DI), Y11, Y13
+	VPBROADCASTD 28(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_9(0)
@@ -7553,13 +7776,35 @@ avx2GemvQ4_K_sub:
 	VPBROADCASTD 32(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	STEP1_7(64, 36)
+	PREFETCHT1 64(R11)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VPBROADCASTD 36(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
 	STEP1_7(128, 40)
-	STEP1_7(192, 44)
+	PREFETCHT1 64(R11)(R14*1)
+	VMOVDQU 192(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 224(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VPBROADCASTD 44(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
 	STEP1_7(256, 48)
-	STEP1_7(320, 52)
+	STEP1_8(64, 320, 52)
 	STEP1_7(384, 56)
-	STEP1_7(448, 60)
+	STEP1_9(64, 448, 60)
 	VPMADDWD Y10, Y0, Y0
 	VPMADDWD Y10, Y1, Y1
 	SCALE1_9(16)
@@ -7570,14 +7815,14 @@ avx2GemvQ4_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2GemvQ4_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1(0, 0, 0, 0)
 	SCALEALL1_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7600,7 +7845,7 @@ TEXT ·avx2Small2Q4_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -7615,31 +7860,43 @@ avx2Small2Q4_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q4_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	ZERO2
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2Small2Q4_K_sub:
-	STEP2_3(0, 0, 0)
+	STEP2_3(0, 0)
 	STEP2_4(0, 64, 4)
-	STEP2_5(0, 128, 8)
+	STEP2_5(128, 8)
 	STEP2_6(0, 192, 12)
-	PREFETCHT0 64(R11)
-	VPAND 256(DI), Y11, Y12
-	VPAND 288(DI), Y11, Y13
-	VPBROADCASTD 16(SI), Y14
+	STEP2_5(256, 16)
+	PREFETCHT1 0(R11)(R14*2)
+	VPAND 320(DI), Y11, Y12
+	VPAND 352(DI), Y11, Y13
+	VPBROADCASTD 20(SI), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 16(SI)(AX*1), Y14
+	VPBROADCASTD 20(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	STEP2_4(64, 320, 20)
-	STEP2_5(64, 384, 24)
-	STEP2_6(64, 448, 28)
+	STEP2_5(384, 24)
+	PREFETCHT1 0(R11)(R15*1)
+	VPAND 448(DI), Y11, Y12
+	VPAND 480(DI), Y11, Y13
+	VPBROADCASTD 28(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 28(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
 	WIDEN2
 	SCALE2_13(0)
 	SCALE2_14(8)
@@ -7655,13 +7912,45 @@ avx2Small2Q4_K_sub:
 	VPBROADCASTD 32(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	STEP2_7(64, 36)
+	PREFETCHT1 64(R11)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VPBROADCASTD 36(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 36(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
 	STEP2_7(128, 40)
-	STEP2_7(192, 44)
+	PREFETCHT1 64(R11)(R14*1)
+	VMOVDQU 192(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y11, Y12, Y12
+	VMOVDQU 224(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y11, Y13, Y13
+	VPBROADCASTD 44(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 44(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
 	STEP2_7(256, 48)
-	STEP2_7(320, 52)
+	STEP2_8(64, 320, 52)
 	STEP2_7(384, 56)
-	STEP2_7(448, 60)
+	STEP2_9(64, 448, 60)
 	WIDEN2
 	SCALE2_13(16)
 	SCALE2_14(24)
@@ -7671,14 +7960,14 @@ avx2Small2Q4_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small2Q4_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2(0, 0, 0, 0)
 	SCALEALL2_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7700,7 +7989,7 @@ TEXT ·avx2Small3Q4_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q4_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -7715,38 +8004,57 @@ avx2Small3Q4_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q4_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	ZERO3
 	LEAQ 2048(DI), BX
 	MOVL $4, R12
 avx2Small3Q4_K_sub:
-	STEP3_3(0, 0, 0)
+	STEP3_3(0, 0)
 	STEP3_4(0, 64, 4)
-	STEP3_5(0, 128, 8)
+	STEP3_5(128, 8)
 	STEP3_6(0, 192, 12)
-	PREFETCHT0 64(R11)
-	VMOVDQU 256(DI), Y12
+	STEP3_5(256, 16)
+	PREFETCHT1 0(R11)(R14*2)
+	VMOVDQU 320(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
-	VMOVDQU 288(DI), Y13
+	VMOVDQU 352(DI), Y13
 	VPAND c0f<>(SB), Y13, Y13
-	VPBROADCASTD 16(SI), Y14
+	VPBROADCASTD 20(SI), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	VPBROADCASTD 16(SI)(AX*1), Y14
+	VPBROADCASTD 20(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	VPBROADCASTD 16(SI)(AX*2), Y14
+	VPBROADCASTD 20(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y15
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	STEP3_4(64, 320, 20)
-	STEP3_5(64, 384, 24)
-	STEP3_6(64, 448, 28)
+	STEP3_5(384, 24)
+	PREFETCHT1 0(R11)(R15*1)
+	VMOVDQU 448(DI), Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 480(DI), Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VPBROADCASTD 28(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 28(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 28(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
 	WIDEN3
 	SCALE3_13(0)
 	SCALE3_14(8)
@@ -7765,13 +8073,55 @@ avx2Small3Q4_K_sub:
 	VPBROADCASTD 32(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	STEP3_7(64, 36)
+	PREFETCHT1 64(R11)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VPBROADCASTD 36(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 36(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 36(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
 	STEP3_7(128, 40)
-	STEP3_7(192, 44)
+	PREFETCHT1 64(R11)(R14*1)
+	VMOVDQU 192(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND c0f<>(SB), Y12, Y12
+	VMOVDQU 224(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND c0f<>(SB), Y13, Y13
+	VPBROADCASTD 44(SI), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y0, Y0
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y1, Y1
+	VPBROADCASTD 44(SI)(AX*1), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y2, Y2
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y3, Y3
+	VPBROADCASTD 44(SI)(AX*2), Y14
+	VPMADDUBSW Y14, Y12, Y15
+	VPADDW Y15, Y4, Y4
+	VPMADDUBSW Y14, Y13, Y14
+	VPADDW Y14, Y5, Y5
 	STEP3_7(256, 48)
-	STEP3_7(320, 52)
+	STEP3_8(64, 320, 52)
 	STEP3_7(384, 56)
-	STEP3_7(448, 60)
+	STEP3_9(64, 448, 60)
 	WIDEN3
 	SCALE3_13(16)
 	SCALE3_14(24)
@@ -7781,14 +8131,14 @@ avx2Small3Q4_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small3Q4_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3(0, 0, 0, 0)
 	SCALEALL3_2(16, 0, 0, 32)
 	ADDQ $320, DI
@@ -7829,14 +8179,14 @@ avx2Gemm1Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q4_K_sub:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_9(192, 12)
-	STEP1_9(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_11(192, 12)
+	STEP1_11(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	VPMADDWD Y11, Y0, Y0
 	VPMADDWD Y11, Y1, Y1
 	SCALE1_9(0)
@@ -7880,14 +8230,14 @@ avx2Gemm2Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q4_K_sub:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_9(192, 12)
-	STEP2_9(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_11(192, 12)
+	STEP2_11(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_2
 	SCALE2_13(0)
 	SCALE2_14(8)
@@ -7930,14 +8280,14 @@ avx2Gemm3Q4_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q4_K_sub:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_9(192, 12)
-	STEP3_9(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_11(192, 12)
+	STEP3_11(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3
 	SCALE3_13(0)
 	SCALE3_14(8)
@@ -8031,7 +8381,7 @@ TEXT ·avx2GemvQ5_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -8048,16 +8398,14 @@ avx2GemvQ5_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ5_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2GemvQ5_K_sub:
-	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y8
 	VPSLLW $4, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -8070,10 +8418,10 @@ avx2GemvQ5_K_sub:
 	VPBROADCASTD 0(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	STEP1_11(0, 64, 4)
-	STEP1_12(0, 128, 8)
-	STEP1_13(64, 192, 12)
-	PREFETCHT0 64(R11)(R14*1)
+	STEP1_13(0, 64, 4)
+	STEP1_14(128, 8)
+	STEP1_15(0, 192, 12)
+	PREFETCHT1 0(R11)(R14*2)
 	VPAND 256(DI), Y11, Y12
 	VPAND Y10, Y8, Y14
 	VPOR Y14, Y12, Y12
@@ -8083,7 +8431,6 @@ avx2GemvQ5_K_sub:
 	VPBROADCASTD 16(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
-	PREFETCHT0 64(R11)(R14*2)
 	VPAND 320(DI), Y11, Y12
 	VPSRLW $1, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -8097,7 +8444,7 @@ avx2GemvQ5_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	VPAND 384(DI), Y11, Y12
 	VPSRLW $2, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -8111,7 +8458,7 @@ avx2GemvQ5_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
-	PREFETCHT0 128(R11)
+	PREFETCHT1 64(R11)
 	VPAND 448(DI), Y11, Y12
 	VPSRLW $3, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -8131,7 +8478,6 @@ avx2GemvQ5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
-	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y8
 	VPSLLW $4, Y8, Y14
 	VPAND Y10, Y14, Y14
@@ -8146,6 +8492,7 @@ avx2GemvQ5_K_sub:
 	VPBROADCASTD 32(SI), Y14
 	VPMADDUBSW Y14, Y12, Y0
 	VPMADDUBSW Y14, Y13, Y1
+	PREFETCHT1 64(R11)(R14*1)
 	VMOVDQU 64(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8180,6 +8527,7 @@ avx2GemvQ5_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
+	PREFETCHT1 64(R11)(R14*2)
 	VMOVDQU 192(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8199,15 +8547,15 @@ avx2GemvQ5_K_sub:
 	VPADDW Y14, Y1, Y1
 	VPMADDWD Y9, Y0, Y4
 	VPMADDWD Y9, Y1, Y5
-	STEP1_14(256, 48)
-	STEP1_15(320, 52)
-	STEP1_16(384, 56)
-	STEP1_17(448, 60)
+	STEP1_23(64, 256, 48)
+	STEP1_17(320, 52)
+	STEP1_24(128, 384, 56)
+	STEP1_25(128, 448, 60)
 	WIDEN1_3
 	SCALE1_9(16)
 	SCALE1_10(24)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
@@ -8215,14 +8563,14 @@ avx2GemvQ5_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2GemvQ5_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1(0, 0, 0, 0)
 	SCALEALL1_2(16, 0, 0, 32)
 	ADDQ $832, DI
@@ -8247,7 +8595,7 @@ TEXT ·avx2Small2Q5_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -8262,16 +8610,14 @@ avx2Small2Q5_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q5_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small2Q5_K_sub:
-	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y11, Y12
-	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
@@ -8287,7 +8633,7 @@ avx2Small2Q5_K_sub:
 	VPBROADCASTD 0(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT1 0(R11)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $3, Y14, Y14
@@ -8308,7 +8654,6 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 0(R11)(R15*1)
 	VPAND 128(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $2, Y14, Y14
@@ -8329,7 +8674,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 64(R11)
+	PREFETCHT1 0(R11)(R14*1)
 	VPAND 192(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSLLW $1, Y14, Y14
@@ -8354,7 +8699,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y14, Y3, Y3
 	VPMADDWD Y9, Y2, Y6
 	VPMADDWD Y9, Y3, Y7
-	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
 	VPAND 256(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPAND Y10, Y14, Y14
@@ -8369,7 +8714,6 @@ avx2Small2Q5_K_sub:
 	VPBROADCASTD 16(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
-	PREFETCHT0 64(R11)(R14*2)
 	VPAND 320(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $1, Y14, Y14
@@ -8390,7 +8734,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	VPAND 384(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $2, Y14, Y14
@@ -8411,7 +8755,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
-	PREFETCHT0 128(R11)
+	PREFETCHT1 64(R11)
 	VPAND 448(DI), Y11, Y12
 	VMOVDQU 0(R13), Y14
 	VPSRLW $3, Y14, Y14
@@ -8438,7 +8782,6 @@ avx2Small2Q5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
-	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
@@ -8456,6 +8799,7 @@ avx2Small2Q5_K_sub:
 	VPBROADCASTD 32(SI)(AX*1), Y14
 	VPMADDUBSW Y14, Y12, Y2
 	VPMADDUBSW Y14, Y13, Y3
+	PREFETCHT1 64(R11)(R14*1)
 	VMOVDQU 64(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8504,6 +8848,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
+	PREFETCHT1 64(R11)(R14*2)
 	VMOVDQU 192(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8532,6 +8877,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y14, Y3, Y3
 	VPMADDWD Y9, Y2, Y6
 	VPMADDWD Y9, Y3, Y7
+	PREFETCHT1 64(R11)(R15*1)
 	VMOVDQU 256(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8574,6 +8920,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
+	PREFETCHT1 128(R11)
 	VMOVDQU 384(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8598,6 +8945,7 @@ avx2Small2Q5_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
+	PREFETCHT1 128(R11)(R14*1)
 	VMOVDQU 448(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND Y11, Y12, Y12
@@ -8625,8 +8973,8 @@ avx2Small2Q5_K_sub:
 	WIDEN2_3
 	SCALE2_15(16, 512)
 	SCALE2_16(24, 544)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
@@ -8634,14 +8982,14 @@ avx2Small2Q5_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small2Q5_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2_3(0, 0, 512, 0)
 	SCALEALL2_4(16, 0, 544, 0)
 	ADDQ $832, DI
@@ -8664,7 +9012,7 @@ TEXT ·avx2Small3Q5_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q5_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -8679,17 +9027,15 @@ avx2Small3Q5_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q5_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2560(DI), BX
 	LEAQ 2048(DI), R13
 	MOVL $4, R12
 avx2Small3Q5_K_sub:
-	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
-	PREFETCHT0 0(R11)(R14*1)
 	VMOVDQU 0(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND c10<>(SB), Y14, Y14
@@ -8709,7 +9055,7 @@ avx2Small3Q5_K_sub:
 	VPBROADCASTD 0(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT1 0(R11)
 	VMOVDQU 64(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8737,7 +9083,6 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 0(R11)(R15*1)
 	VMOVDQU 128(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8765,7 +9110,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 64(R11)
+	PREFETCHT1 0(R11)(R14*1)
 	VMOVDQU 192(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8799,7 +9144,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y14, Y5, Y5
 	VPMADDWD c0001<>(SB), Y4, Y10
 	VPMADDWD c0001<>(SB), Y5, Y11
-	PREFETCHT0 64(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
 	VMOVDQU 256(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8819,7 +9164,6 @@ avx2Small3Q5_K_sub:
 	VPBROADCASTD 16(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
-	PREFETCHT0 64(R11)(R14*2)
 	VMOVDQU 320(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8847,7 +9191,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	VMOVDQU 384(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8875,7 +9219,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
-	PREFETCHT0 128(R11)
+	PREFETCHT1 64(R11)
 	VMOVDQU 448(DI), Y12
 	VPAND c0f<>(SB), Y12, Y12
 	VMOVDQU 0(R13), Y14
@@ -8909,7 +9253,6 @@ avx2Small3Q5_K_sub:
 	VMOVDQU 0(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
-	PREFETCHT0 128(R11)(R14*1)
 	VMOVDQU 64(R13), Y14
 	VPSLLW $4, Y14, Y14
 	VPAND c10<>(SB), Y14, Y14
@@ -8930,6 +9273,7 @@ avx2Small3Q5_K_sub:
 	VPBROADCASTD 32(SI)(AX*2), Y14
 	VPMADDUBSW Y14, Y12, Y4
 	VPMADDUBSW Y14, Y13, Y5
+	PREFETCHT1 64(R11)(R14*1)
 	VMOVDQU 64(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -8988,6 +9332,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
+	PREFETCHT1 64(R11)(R14*2)
 	VMOVDQU 192(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -9023,6 +9368,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y14, Y5, Y5
 	VPMADDWD c0001<>(SB), Y4, Y10
 	VPMADDWD c0001<>(SB), Y5, Y11
+	PREFETCHT1 64(R11)(R15*1)
 	VMOVDQU 256(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -9073,6 +9419,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
+	PREFETCHT1 128(R11)
 	VMOVDQU 384(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -9102,6 +9449,7 @@ avx2Small3Q5_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
+	PREFETCHT1 128(R11)(R14*1)
 	VMOVDQU 448(DI), Y12
 	VPSRLW $4, Y12, Y12
 	VPAND c0f<>(SB), Y12, Y12
@@ -9134,8 +9482,8 @@ avx2Small3Q5_K_sub:
 	WIDEN3_2
 	SCALE3_15(16, 512)
 	SCALE3_16(24, 544)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $160, R11
 	ADDQ $128, R13
 	ADDQ $32, BX
@@ -9143,14 +9491,14 @@ avx2Small3Q5_K_sub:
 	ADDQ $64, SI
 	DECQ R12
 	JNZ avx2Small3Q5_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3_3(0, 0, 512, 0)
 	SCALEALL3_4(16, 0, 544, 0)
 	ADDQ $832, DI
@@ -9192,14 +9540,14 @@ avx2Gemm1Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm1Q5_K_sub:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_22(192, 12)
-	STEP1_8(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_26(192, 12)
+	STEP1_10(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	WIDEN1_4
 	SCALE1_9(0)
 	SCALE1_10(8)
@@ -9243,14 +9591,14 @@ avx2Gemm2Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm2Q5_K_sub:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_26(192, 12)
-	STEP2_8(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_28(192, 12)
+	STEP2_10(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_4
 	SCALE2_15(0, 512)
 	SCALE2_16(8, 544)
@@ -9294,14 +9642,14 @@ avx2Gemm3Q5_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $8, R12
 avx2Gemm3Q5_K_sub:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_26(192, 12)
-	STEP3_8(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_28(192, 12)
+	STEP3_10(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3_2
 	SCALE3_15(0, 512)
 	SCALE3_16(8, 544)
@@ -9470,7 +9818,7 @@ TEXT ·avx2GemvQ6_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -9487,15 +9835,13 @@ avx2GemvQ6_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ6_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2GemvQ6_K_sub:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y8
 	VPSLLW $4, Y8, Y14
@@ -9506,6 +9852,7 @@ avx2GemvQ6_K_sub:
 	VPSLLW $4, Y7, Y14
 	VPAND Y10, Y14, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)
 	VMOVDQU 0(DI), Y2
 	VPSRLW $4, Y2, Y2
 	VPAND Y11, Y2, Y2
@@ -9528,13 +9875,14 @@ avx2GemvQ6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD Y9, Y4, Y0
 	VPMADDWD Y9, Y14, Y1
-	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R14*1)
 	VPAND 64(DI), Y11, Y12
 	VPAND Y10, Y8, Y14
 	VPOR Y14, Y12, Y12
 	VPAND 96(DI), Y11, Y13
 	VPAND Y10, Y7, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)(R14*2)
 	VMOVDQU 64(DI), Y2
 	VPSRLW $4, Y2, Y2
 	VPAND Y11, Y2, Y2
@@ -9563,21 +9911,21 @@ avx2GemvQ6_K_sub:
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
 	SCALE1_12(8, 544)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvQ6_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1_3(0, 512, 0)
 	SCALEALL1_3(16, 544, 0)
 	ADDQ $320, DI
@@ -9600,7 +9948,7 @@ TEXT ·avx2Small2Q6_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -9615,14 +9963,12 @@ avx2Small2Q6_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q6_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2Small2Q6_K_sub:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPSLLW $4, Y14, Y14
@@ -9633,6 +9979,7 @@ avx2Small2Q6_K_sub:
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)
 	VMOVDQU 0(DI), Y4
 	VPSRLW $4, Y4, Y4
 	VPAND Y11, Y4, Y4
@@ -9667,7 +10014,7 @@ avx2Small2Q6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD Y9, Y6, Y2
 	VPMADDWD Y9, Y14, Y3
-	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R14*1)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPAND Y10, Y14, Y14
@@ -9676,6 +10023,7 @@ avx2Small2Q6_K_sub:
 	VMOVDQU 160(DI), Y14
 	VPAND Y10, Y14, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)(R14*2)
 	VMOVDQU 64(DI), Y4
 	VPSRLW $4, Y4, Y4
 	VPAND Y11, Y4, Y4
@@ -9718,21 +10066,21 @@ avx2Small2Q6_K_sub:
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
 	SCALE2_18(8, 544)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Q6_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2_5(0, 512, 0)
 	SCALEALL2_5(16, 544, 0)
 	ADDQ $320, DI
@@ -9755,7 +10103,7 @@ TEXT ·avx2Small3Q6_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q6_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -9770,14 +10118,12 @@ avx2Small3Q6_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q6_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 3072(DI), BX
 	MOVL $16, R12
 avx2Small3Q6_K_sub:
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
 	VPAND 0(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPSLLW $4, Y14, Y14
@@ -9788,6 +10134,7 @@ avx2Small3Q6_K_sub:
 	VPSLLW $4, Y14, Y14
 	VPAND Y10, Y14, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)
 	VMOVDQU 0(DI), Y6
 	VPSRLW $4, Y6, Y6
 	VPAND Y11, Y6, Y6
@@ -9832,7 +10179,7 @@ avx2Small3Q6_K_sub:
 	VPADDW Y15, Y14, Y14
 	VPMADDWD c0001<>(SB), Y8, Y4
 	VPMADDWD c0001<>(SB), Y14, Y5
-	PREFETCHT0 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R14*1)
 	VPAND 64(DI), Y11, Y12
 	VMOVDQU 128(DI), Y14
 	VPAND Y10, Y14, Y14
@@ -9841,6 +10188,7 @@ avx2Small3Q6_K_sub:
 	VMOVDQU 160(DI), Y14
 	VPAND Y10, Y14, Y14
 	VPOR Y14, Y13, Y13
+	PREFETCHT1 0(R11)(R14*2)
 	VMOVDQU 64(DI), Y6
 	VPSRLW $4, Y6, Y6
 	VPAND Y11, Y6, Y6
@@ -9895,21 +10243,21 @@ avx2Small3Q6_K_sub:
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $48, R11
 	ADDQ $16, BX
 	ADDQ $192, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Q6_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3_5(0, 512, 0)
 	SCALEALL3_5(16, 544, 0)
 	ADDQ $320, DI
@@ -9950,8 +10298,8 @@ avx2Gemm1Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Q6_K_sub:
-	STEP1_36(0, 0)
-	STEP1_37(128, 8)
+	STEP1_43(0, 0)
+	STEP1_44(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
@@ -9995,8 +10343,8 @@ avx2Gemm2Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Q6_K_sub:
-	STEP2_47(0, 0)
-	STEP2_48(128, 8)
+	STEP2_52(0, 0)
+	STEP2_53(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
@@ -10041,8 +10389,8 @@ avx2Gemm3Q6_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Q6_K_sub:
-	STEP3_47(0, 0)
-	STEP3_48(128, 8)
+	STEP3_52(0, 0)
+	STEP3_53(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
@@ -10137,7 +10485,7 @@ TEXT ·avx2GemvQ2_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvQ2_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -10154,13 +10502,12 @@ avx2GemvQ2_K_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvQ2_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2GemvQ2_K_sub:
-	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y9
 	VPAND Y11, Y9, Y12
 	VMOVDQU 32(DI), Y8
@@ -10186,6 +10533,7 @@ avx2GemvQ2_K_sub:
 	VPADDW Y15, Y0, Y0
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y1, Y1
+	PREFETCHT1 0(R11)
 	VPSRLW $6, Y9, Y12
 	VPAND Y11, Y12, Y12
 	VPSRLW $6, Y8, Y13
@@ -10200,23 +10548,23 @@ avx2GemvQ2_K_sub:
 	VPADDD Y0, Y2, Y2
 	VPMADDWD Y13, Y1, Y1
 	VPADDD Y1, Y3, Y3
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvQ2_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y2, Y2
 	VBROADCASTSS 0(DX), Y14
@@ -10266,7 +10614,7 @@ TEXT ·avx2Small2Q2_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Q2_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -10281,12 +10629,11 @@ avx2Small2Q2_K_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Q2_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	ZERO2
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2Small2Q2_K_sub:
-	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y9
 	VPAND Y11, Y9, Y12
 	VMOVDQU 32(DI), Y8
@@ -10325,6 +10672,7 @@ avx2Small2Q2_K_sub:
 	VPADDW Y15, Y2, Y2
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y3, Y3
+	PREFETCHT1 0(R11)
 	VPSRLW $6, Y9, Y12
 	VPAND Y11, Y12, Y12
 	VPSRLW $6, Y8, Y13
@@ -10348,23 +10696,23 @@ avx2Small2Q2_K_sub:
 	VPADDD Y2, Y6, Y6
 	VPMADDWD Y13, Y3, Y3
 	VPADDD Y3, Y7, Y7
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Q2_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y4, Y4
 	VBROADCASTSS 0(DX), Y14
@@ -10422,7 +10770,7 @@ TEXT ·avx2Small3Q2_K(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Q2_K_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -10437,12 +10785,11 @@ avx2Small3Q2_K_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Q2_K_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	ZERO3
 	LEAQ 1024(DI), BX
 	MOVL $16, R12
 avx2Small3Q2_K_sub:
-	PREFETCHT0 0(R11)
 	VMOVDQU 0(DI), Y12
 	VPAND c03<>(SB), Y12, Y12
 	VMOVDQU 32(DI), Y13
@@ -10498,6 +10845,7 @@ avx2Small3Q2_K_sub:
 	VPADDW Y15, Y4, Y4
 	VPMADDUBSW Y14, Y13, Y14
 	VPADDW Y14, Y5, Y5
+	PREFETCHT1 0(R11)
 	VMOVDQU 0(DI), Y12
 	VPSRLW $6, Y12, Y12
 	VPAND c03<>(SB), Y12, Y12
@@ -10535,23 +10883,23 @@ avx2Small3Q2_K_sub:
 	VPADDD Y4, Y10, Y10
 	VPMADDWD Y13, Y5, Y5
 	VPADDD Y5, Y11, Y11
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $16, R11
 	ADDQ $16, BX
 	ADDQ $64, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Q2_K_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	VCVTPH2PS 0(BX), Y12
 	VCVTDQ2PS Y6, Y6
 	VBROADCASTSS 0(DX), Y14
@@ -10638,8 +10986,8 @@ avx2Gemm1Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Q2_K_sub:
-	STEP1_37(0, 0)
-	STEP1_37(128, 8)
+	STEP1_44(0, 0)
+	STEP1_44(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10706,8 +11054,8 @@ avx2Gemm2Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Q2_K_sub:
-	STEP2_48(0, 0)
-	STEP2_48(128, 8)
+	STEP2_53(0, 0)
+	STEP2_53(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10784,8 +11132,8 @@ avx2Gemm3Q2_K_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Q2_K_sub:
-	STEP3_48(0, 0)
-	STEP3_48(128, 8)
+	STEP3_53(0, 0)
+	STEP3_53(128, 8)
 	ADDQ $16, BX
 	ADDQ $256, DI
 	ADDQ $16, SI
@@ -10956,7 +11304,7 @@ TEXT ·avx2GemvCode4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvCode4_narrow_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -10973,35 +11321,35 @@ avx2GemvCode4_narrow_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvCode4_narrow_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvCode4_narrow_sub:
-	STEP1_42(0, 0, 0)
-	STEP1_43(0, 64, 8)
+	STEP1_49(0, 0, 0)
+	STEP1_50(64, 0, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
 	SCALE1_12(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvCode4_narrow_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1_8(0, 512, 0)
 	SCALEALL1_8(32, 544, 0)
 	ADDQ $320, DI
@@ -11023,7 +11371,7 @@ avx2GemvCode4_wide:
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvCode4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11040,13 +11388,12 @@ avx2GemvCode4_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvCode4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvCode4_sub:
-	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -11060,8 +11407,26 @@ avx2GemvCode4_sub:
 	VPMADDWD Y9, Y15, Y0
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y9, Y14, Y1
-	STEP1_45(0, 4)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
+	VMOVDQU 0(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 32(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y4
+	VPABSB Y13, Y5
+	VPBROADCASTD 4(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y4, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y5, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y1, Y1
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -11077,25 +11442,44 @@ avx2GemvCode4_sub:
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y9, Y14, Y14
 	VPADDD Y14, Y1, Y1
-	STEP1_45(64, 12)
+	PREFETCHT1 0(R11)(R14*1)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y4
+	VPABSB Y13, Y5
+	VPBROADCASTD 12(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y4, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y5, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y1, Y1
 	SCALE1_14(0)
 	SCALE1_15(8)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvCode4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1_9(0, 0, 0)
 	SCALEALL1_10(32, 0, 32)
 	ADDQ $320, DI
@@ -11128,7 +11512,7 @@ TEXT ·avx2Small2Code4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Code4_narrow_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11143,34 +11527,34 @@ avx2Small2Code4_narrow_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Code4_narrow_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2Code4_narrow_sub:
-	STEP2_53(0, 0, 0)
-	STEP2_54(0, 64, 8)
+	STEP2_58(0, 0, 0)
+	STEP2_59(64, 0, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
 	SCALE2_18(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Code4_narrow_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2_10(0, 512, 0)
 	SCALEALL2_10(32, 544, 0)
 	ADDQ $320, DI
@@ -11192,7 +11576,7 @@ avx2Small2Code4_wide:
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2Code4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11207,12 +11591,11 @@ avx2Small2Code4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2Code4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	ZERO2
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2Code4_sub:
-	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -11233,8 +11616,35 @@ avx2Small2Code4_sub:
 	VPMADDWD c0001<>(SB), Y15, Y2
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD c0001<>(SB), Y14, Y3
-	STEP2_56(0, 4)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
+	VMOVDQU 0(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 32(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y8
+	VPABSB Y13, Y9
+	VPBROADCASTD 4(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y8, Y15
+	VPMADDWD c0001<>(SB), Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y9, Y14
+	VPMADDWD c0001<>(SB), Y14, Y14
+	VPADDD Y14, Y1, Y1
+	VPBROADCASTD 4(SI)(AX*1), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y8, Y15
+	VPMADDWD c0001<>(SB), Y15, Y15
+	VPADDD Y15, Y2, Y2
+	VPMADDUBSW Y14, Y9, Y14
+	VPMADDWD c0001<>(SB), Y14, Y14
+	VPADDD Y14, Y3, Y3
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -11259,25 +11669,53 @@ avx2Small2Code4_sub:
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD c0001<>(SB), Y14, Y14
 	VPADDD Y14, Y3, Y3
-	STEP2_56(64, 12)
+	PREFETCHT1 0(R11)(R14*1)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y8
+	VPABSB Y13, Y9
+	VPBROADCASTD 12(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y8, Y15
+	VPMADDWD c0001<>(SB), Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y9, Y14
+	VPMADDWD c0001<>(SB), Y14, Y14
+	VPADDD Y14, Y1, Y1
+	VPBROADCASTD 12(SI)(AX*1), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y8, Y15
+	VPMADDWD c0001<>(SB), Y15, Y15
+	VPADDD Y15, Y2, Y2
+	VPMADDUBSW Y14, Y9, Y14
+	VPMADDWD c0001<>(SB), Y14, Y14
+	VPADDD Y14, Y3, Y3
 	SCALE2_20(0)
 	SCALE2_21(8)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2Code4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2_11(0, 0, 0)
 	SCALEALL2_12(32, 0, 32)
 	ADDQ $320, DI
@@ -11309,7 +11747,7 @@ TEXT ·avx2Small3Code4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Code4_narrow_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11324,34 +11762,34 @@ avx2Small3Code4_narrow_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Code4_narrow_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3Code4_narrow_sub:
-	STEP3_53(0, 0, 0)
-	STEP3_54(0, 64, 8)
+	STEP3_58(0, 0, 0)
+	STEP3_59(64, 0, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Code4_narrow_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -11374,7 +11812,7 @@ avx2Small3Code4_wide:
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3Code4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11389,13 +11827,12 @@ avx2Small3Code4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3Code4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3Code4_sub:
-	PREFETCHT0 0(R11)
 	VPAND 0(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 32(DI), Y10, Y13
@@ -11423,8 +11860,44 @@ avx2Small3Code4_sub:
 	VPMADDWD Y9, Y15, Y4
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y9, Y14, Y5
-	STEP3_56(0, 4)
-	PREFETCHT0 0(R11)(R14*1)
+	PREFETCHT1 0(R11)
+	VMOVDQU 0(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 32(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y6
+	VPABSB Y13, Y7
+	VPBROADCASTD 4(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y1, Y1
+	VPBROADCASTD 4(SI)(AX*1), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y2, Y2
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y3, Y3
+	VPBROADCASTD 4(SI)(AX*2), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y4, Y4
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y5, Y5
 	VPAND 64(DI), Y10, Y12
 	VPSHUFB Y12, Y11, Y12
 	VPAND 96(DI), Y10, Y13
@@ -11458,25 +11931,62 @@ avx2Small3Code4_sub:
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y9, Y14, Y14
 	VPADDD Y14, Y5, Y5
-	STEP3_56(64, 12)
+	PREFETCHT1 0(R11)(R14*1)
+	VMOVDQU 64(DI), Y12
+	VPSRLW $4, Y12, Y12
+	VPAND Y10, Y12, Y12
+	VPSHUFB Y12, Y11, Y12
+	VMOVDQU 96(DI), Y13
+	VPSRLW $4, Y13, Y13
+	VPAND Y10, Y13, Y13
+	VPSHUFB Y13, Y11, Y13
+	VPABSB Y12, Y6
+	VPABSB Y13, Y7
+	VPBROADCASTD 12(SI), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y0, Y0
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y1, Y1
+	VPBROADCASTD 12(SI)(AX*1), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y2, Y2
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y3, Y3
+	VPBROADCASTD 12(SI)(AX*2), Y14
+	VPSIGNB Y12, Y14, Y15
+	VPSIGNB Y13, Y14, Y14
+	VPMADDUBSW Y15, Y6, Y15
+	VPMADDWD Y9, Y15, Y15
+	VPADDD Y15, Y4, Y4
+	VPMADDUBSW Y14, Y7, Y14
+	VPMADDWD Y9, Y14, Y14
+	VPADDD Y14, Y5, Y5
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3Code4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -11523,8 +12033,8 @@ avx2Gemm1Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1Code4_narrow_sub:
-	STEP1_36(0, 0)
-	STEP1_37(128, 8)
+	STEP1_43(0, 0)
+	STEP1_44(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_11(0, 512)
@@ -11578,9 +12088,9 @@ avx2Gemm1Code4_sub:
 	VPMADDWD Y11, Y15, Y0
 	VPMADDUBSW Y14, Y5, Y14
 	VPMADDWD Y11, Y14, Y1
-	STEP1_48(64, 4)
-	STEP1_48(128, 8)
-	STEP1_48(192, 12)
+	STEP1_56(64, 4)
+	STEP1_56(128, 8)
+	STEP1_56(192, 12)
 	SCALE1_14(0)
 	SCALE1_15(8)
 	ADDQ $16, BX
@@ -11628,8 +12138,8 @@ avx2Gemm2Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2Code4_narrow_sub:
-	STEP2_47(0, 0)
-	STEP2_48(128, 8)
+	STEP2_52(0, 0)
+	STEP2_53(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_17(0, 512)
@@ -11688,9 +12198,9 @@ avx2Gemm2Code4_sub:
 	VPMADDWD Y11, Y15, Y2
 	VPMADDUBSW Y14, Y9, Y14
 	VPMADDWD Y11, Y14, Y3
-	STEP2_59(64, 4)
-	STEP2_59(128, 8)
-	STEP2_59(192, 12)
+	STEP2_65(64, 4)
+	STEP2_65(128, 8)
+	STEP2_65(192, 12)
 	SCALE2_20(0)
 	SCALE2_21(8)
 	ADDQ $16, BX
@@ -11739,8 +12249,8 @@ avx2Gemm3Code4_narrow_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3Code4_narrow_sub:
-	STEP3_47(0, 0)
-	STEP3_48(128, 8)
+	STEP3_52(0, 0)
+	STEP3_53(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_17(0, 512)
@@ -11807,9 +12317,9 @@ avx2Gemm3Code4_sub:
 	VPMADDWD Y11, Y15, Y4
 	VPMADDUBSW Y14, Y7, Y14
 	VPMADDWD Y11, Y14, Y5
-	STEP3_59(64, 4)
-	STEP3_59(128, 8)
-	STEP3_59(192, 12)
+	STEP3_65(64, 4)
+	STEP3_65(128, 8)
+	STEP3_65(192, 12)
 	SCALE3_17(0, 512)
 	SCALE3_18(8, 544)
 	ADDQ $16, BX
@@ -11900,7 +12410,7 @@ TEXT ·avx2GemvMXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvMXFP4_panel:
 	MOVQ 0(SP), DI
 	VPXOR Y2, Y2, Y2
@@ -11914,29 +12424,29 @@ avx2GemvMXFP4_panel:
 avx2GemvMXFP4_zero:
 	SETUP1_2(24)
 avx2GemvMXFP4_group:
-	AIM(24, 0)
-	STEP1_49(0, 0, 0)
-	STEP1_50(0, 64, 4)
-	STEP1_51(0, 128, 8)
-	STEP1_52(0, 192, 12)
-	STEP1_53(0, 16)
-	STEP1_54(64, 20)
-	STEP1_54(128, 24)
-	STEP1_54(192, 28)
+	AIM_2(24, 0)
+	STEP1_57(0, 0)
+	STEP1_58(0, 64, 4)
+	STEP1_59(128, 8)
+	STEP1_60(0, 192, 12)
+	STEP1_61(0, 16)
+	STEP1_62(0, 64, 20)
+	STEP1_63(128, 24)
+	STEP1_64(0, 192, 28)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_16(512, 0)
 	SCALE1_17(528, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_49(64, 256, 32)
-	STEP1_50(64, 320, 36)
-	STEP1_51(64, 384, 40)
-	STEP1_52(64, 448, 44)
-	STEP1_53(256, 48)
-	STEP1_54(320, 52)
-	STEP1_54(384, 56)
-	STEP1_54(448, 60)
+	STEP1_57(256, 32)
+	STEP1_58(64, 320, 36)
+	STEP1_59(384, 40)
+	STEP1_60(64, 448, 44)
+	STEP1_61(256, 48)
+	STEP1_62(64, 320, 52)
+	STEP1_63(384, 56)
+	STEP1_64(64, 448, 60)
 	WIDEN1_3
 	OFFSETS1(0)
 	SCALE1_16(544, 0)
@@ -11944,10 +12454,10 @@ avx2GemvMXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2GemvMXFP4_group
@@ -11971,7 +12481,7 @@ TEXT ·avx2Small2MXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2MXFP4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -11986,29 +12496,29 @@ avx2Small2MXFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2MXFP4_group:
-	AIM(24, 0)
-	STEP2_60(0, 0, 0)
-	STEP2_61(0, 64, 4)
-	STEP2_62(0, 128, 8)
-	STEP2_63(0, 192, 12)
-	STEP2_64(0, 16)
-	STEP2_65(64, 20)
-	STEP2_65(128, 24)
-	STEP2_65(192, 28)
+	AIM_2(24, 0)
+	STEP2_66(0, 0)
+	STEP2_67(0, 64, 4)
+	STEP2_68(128, 8)
+	STEP2_69(0, 192, 12)
+	STEP2_70(0, 16)
+	STEP2_71(0, 64, 20)
+	STEP2_72(128, 24)
+	STEP2_73(0, 192, 28)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_22(512, 0, 0)
 	SCALE2_23(528, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_60(64, 256, 32)
-	STEP2_61(64, 320, 36)
-	STEP2_62(64, 384, 40)
-	STEP2_63(64, 448, 44)
-	STEP2_64(256, 48)
-	STEP2_65(320, 52)
-	STEP2_65(384, 56)
-	STEP2_65(448, 60)
+	STEP2_66(256, 32)
+	STEP2_67(64, 320, 36)
+	STEP2_68(384, 40)
+	STEP2_69(64, 448, 44)
+	STEP2_70(256, 48)
+	STEP2_71(64, 320, 52)
+	STEP2_72(384, 56)
+	STEP2_73(64, 448, 60)
 	WIDEN2_3
 	OFFSETS2(0)
 	SCALE2_22(544, 0, 0)
@@ -12016,10 +12526,10 @@ avx2Small2MXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small2MXFP4_group
@@ -12043,7 +12553,7 @@ TEXT ·avx2Small3MXFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3MXFP4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -12058,29 +12568,29 @@ avx2Small3MXFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3MXFP4_group:
-	AIM(24, 0)
-	STEP3_60(0, 0, 1024, 0)
-	STEP3_61(0, 64, 1024, 4)
-	STEP3_62(0, 128, 1024, 8)
-	STEP3_63(0, 192, 1024, 12)
-	STEP3_64(0, 1024, 16)
-	STEP3_65(64, 1024, 20)
-	STEP3_65(128, 1024, 24)
-	STEP3_65(192, 1024, 28)
+	AIM_2(24, 0)
+	STEP3_66(0, 1024, 0)
+	STEP3_67(0, 64, 1024, 4)
+	STEP3_68(128, 1024, 8)
+	STEP3_69(0, 192, 1024, 12)
+	STEP3_70(0, 1024, 16)
+	STEP3_71(0, 64, 1024, 20)
+	STEP3_72(128, 1024, 24)
+	STEP3_73(0, 192, 1024, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(512, 0, 0)
 	SCALE3_21(528, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_60(64, 256, 1024, 32)
-	STEP3_61(64, 320, 1024, 36)
-	STEP3_62(64, 384, 1024, 40)
-	STEP3_63(64, 448, 1024, 44)
-	STEP3_64(256, 1024, 48)
-	STEP3_65(320, 1024, 52)
-	STEP3_65(384, 1024, 56)
-	STEP3_65(448, 1024, 60)
+	STEP3_66(256, 1024, 32)
+	STEP3_67(64, 320, 1024, 36)
+	STEP3_68(384, 1024, 40)
+	STEP3_69(64, 448, 1024, 44)
+	STEP3_70(256, 1024, 48)
+	STEP3_71(64, 320, 1024, 52)
+	STEP3_72(384, 1024, 56)
+	STEP3_73(64, 448, 1024, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(544, 0, 0)
@@ -12088,10 +12598,10 @@ avx2Small3MXFP4_group:
 	ADDQ R10, DX
 	ADDQ R10, R9
 	ADDQ $64, SI
-	PREFETCHT0 128(R11)
-	PREFETCHT0 128(R11)(R14*1)
-	PREFETCHT0 128(R11)(R14*2)
-	PREFETCHT0 128(R11)(R15*1)
+	PREFETCHT1 128(R11)
+	PREFETCHT1 128(R11)(R14*1)
+	PREFETCHT1 128(R11)(R14*2)
+	PREFETCHT1 128(R11)(R15*1)
 	ADDQ $576, DI
 	DECQ CX
 	JNZ avx2Small3MXFP4_group
@@ -12120,28 +12630,28 @@ TEXT ·avx2Gemm1MXFP4(SB), NOSPLIT, $0-8
 avx2Gemm1MXFP4_zero:
 	SETUP1_2(24)
 avx2Gemm1MXFP4_group:
-	STEP1_8(0, 0)
-	STEP1_9(64, 4)
-	STEP1_9(128, 8)
-	STEP1_22(192, 12)
-	STEP1_8(256, 16)
-	STEP1_9(320, 20)
-	STEP1_9(384, 24)
-	STEP1_9(448, 28)
+	STEP1_10(0, 0)
+	STEP1_11(64, 4)
+	STEP1_11(128, 8)
+	STEP1_26(192, 12)
+	STEP1_10(256, 16)
+	STEP1_11(320, 20)
+	STEP1_11(384, 24)
+	STEP1_11(448, 28)
 	WIDEN1_4
 	OFFSETS1(0)
 	SCALE1_16(1024, 0)
 	SCALE1_17(1040, 0)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP1_8(512, 32)
-	STEP1_9(576, 36)
-	STEP1_9(640, 40)
-	STEP1_22(704, 44)
-	STEP1_8(768, 48)
-	STEP1_9(832, 52)
-	STEP1_9(896, 56)
-	STEP1_9(960, 60)
+	STEP1_10(512, 32)
+	STEP1_11(576, 36)
+	STEP1_11(640, 40)
+	STEP1_26(704, 44)
+	STEP1_10(768, 48)
+	STEP1_11(832, 52)
+	STEP1_11(896, 56)
+	STEP1_11(960, 60)
 	WIDEN1_4
 	OFFSETS1(0)
 	SCALE1_16(1056, 0)
@@ -12176,28 +12686,28 @@ avx2Gemm2MXFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Gemm2MXFP4_group:
-	STEP2_8(0, 0)
-	STEP2_9(64, 4)
-	STEP2_9(128, 8)
-	STEP2_26(192, 12)
-	STEP2_8(256, 16)
-	STEP2_9(320, 20)
-	STEP2_9(384, 24)
-	STEP2_9(448, 28)
+	STEP2_10(0, 0)
+	STEP2_11(64, 4)
+	STEP2_11(128, 8)
+	STEP2_28(192, 12)
+	STEP2_10(256, 16)
+	STEP2_11(320, 20)
+	STEP2_11(384, 24)
+	STEP2_11(448, 28)
 	WIDEN2_4
 	OFFSETS2(0)
 	SCALE2_22(1024, 0, 0)
 	SCALE2_23(1040, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP2_8(512, 32)
-	STEP2_9(576, 36)
-	STEP2_9(640, 40)
-	STEP2_26(704, 44)
-	STEP2_8(768, 48)
-	STEP2_9(832, 52)
-	STEP2_9(896, 56)
-	STEP2_9(960, 60)
+	STEP2_10(512, 32)
+	STEP2_11(576, 36)
+	STEP2_11(640, 40)
+	STEP2_28(704, 44)
+	STEP2_10(768, 48)
+	STEP2_11(832, 52)
+	STEP2_11(896, 56)
+	STEP2_11(960, 60)
 	WIDEN2_4
 	OFFSETS2(0)
 	SCALE2_22(1056, 0, 0)
@@ -12231,28 +12741,28 @@ avx2Gemm3MXFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Gemm3MXFP4_group:
-	STEP3_8(0, 0)
-	STEP3_9(64, 4)
-	STEP3_9(128, 8)
-	STEP3_26(192, 12)
-	STEP3_8(256, 16)
-	STEP3_9(320, 20)
-	STEP3_9(384, 24)
-	STEP3_9(448, 28)
+	STEP3_10(0, 0)
+	STEP3_11(64, 4)
+	STEP3_11(128, 8)
+	STEP3_28(192, 12)
+	STEP3_10(256, 16)
+	STEP3_11(320, 20)
+	STEP3_11(384, 24)
+	STEP3_11(448, 28)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(1024, 0, 0)
 	SCALE3_21(1040, 0, 32)
 	ADDQ R10, DX
 	ADDQ R10, R9
-	STEP3_8(512, 32)
-	STEP3_9(576, 36)
-	STEP3_9(640, 40)
-	STEP3_26(704, 44)
-	STEP3_8(768, 48)
-	STEP3_9(832, 52)
-	STEP3_9(896, 56)
-	STEP3_9(960, 60)
+	STEP3_10(512, 32)
+	STEP3_11(576, 36)
+	STEP3_11(640, 40)
+	STEP3_28(704, 44)
+	STEP3_10(768, 48)
+	STEP3_11(832, 52)
+	STEP3_11(896, 56)
+	STEP3_11(960, 60)
 	WIDEN3_2
 	OFFSETS3(0)
 	SCALE3_20(1056, 0, 0)
@@ -12321,7 +12831,7 @@ TEXT ·avx2GemvNVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvNVFP4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -12338,35 +12848,35 @@ avx2GemvNVFP4_zero:
 	VMOVUPS Y1, 32(R8)
 	SETUP1_2(24)
 avx2GemvNVFP4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	VMOVUPS Y14, 512(R8)
 	VMOVUPS Y14, 544(R8)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2GemvNVFP4_sub:
-	STEP1_42(0, 0, 0)
-	STEP1_43(0, 64, 8)
+	STEP1_49(0, 0, 0)
+	STEP1_50(64, 0, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_18(0, 512)
 	SCALE1_19(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2GemvNVFP4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL1_8(0, 512, 0)
 	SCALEALL1_8(32, 544, 0)
 	ADDQ $320, DI
@@ -12393,7 +12903,7 @@ TEXT ·avx2Small2NVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small2NVFP4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -12408,34 +12918,34 @@ avx2Small2NVFP4_zero:
 	SPILL2_2(0)
 	SETUP2_2(24)
 avx2Small2NVFP4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL2_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small2NVFP4_sub:
-	STEP2_53(0, 0, 0)
-	STEP2_54(0, 64, 8)
+	STEP2_58(0, 0, 0)
+	STEP2_59(64, 0, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_24(0, 512)
 	SCALE2_25(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small2NVFP4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL2_10(0, 512, 0)
 	SCALEALL2_10(32, 544, 0)
 	ADDQ $320, DI
@@ -12461,7 +12971,7 @@ TEXT ·avx2Small3NVFP4(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	MOVQ 0(R13), DI
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2Small3NVFP4_panel:
 	MOVQ 0(SP), DI
 	MOVQ 128(R13), R8
@@ -12476,34 +12986,34 @@ avx2Small3NVFP4_zero:
 	SPILL3_2(0)
 	SETUP2_2(24)
 avx2Small3NVFP4_group:
-	AIM(24, 0)
+	AIM_2(24, 0)
 	VPXOR Y14, Y14, Y14
 	SPILL3_3(512)
 	LEAQ 2048(DI), BX
 	MOVL $16, R12
 avx2Small3NVFP4_sub:
-	STEP3_53(0, 0, 0)
-	STEP3_54(0, 64, 8)
+	STEP3_58(0, 0, 0)
+	STEP3_59(64, 0, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_22(0, 512)
 	SCALE3_23(8, 544)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
 	ADDQ $32, R11
 	ADDQ $16, BX
 	ADDQ $128, DI
 	ADDQ $16, SI
 	DECQ R12
 	JNZ avx2Small3NVFP4_sub
-	PREFETCHT0 0(R11)
-	PREFETCHT0 0(R11)(R14*1)
-	PREFETCHT0 0(R11)(R14*2)
-	PREFETCHT0 0(R11)(R15*1)
-	PREFETCHT0 64(R11)
-	PREFETCHT0 64(R11)(R14*1)
-	PREFETCHT0 64(R11)(R14*2)
-	PREFETCHT0 64(R11)(R15*1)
+	PREFETCHT1 0(R11)
+	PREFETCHT1 0(R11)(R14*1)
+	PREFETCHT1 0(R11)(R14*2)
+	PREFETCHT1 0(R11)(R15*1)
+	PREFETCHT1 64(R11)
+	PREFETCHT1 64(R11)(R14*1)
+	PREFETCHT1 64(R11)(R14*2)
+	PREFETCHT1 64(R11)(R15*1)
 	SCALEALL3_10(0, 512, 0)
 	SCALEALL3_10(32, 544, 0)
 	ADDQ $320, DI
@@ -12544,8 +13054,8 @@ avx2Gemm1NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm1NVFP4_sub:
-	STEP1_36(0, 0)
-	STEP1_37(128, 8)
+	STEP1_43(0, 0)
+	STEP1_44(128, 8)
 	OFFSETS1(0)
 	ADDQ R10, R9
 	SCALE1_18(0, 512)
@@ -12589,8 +13099,8 @@ avx2Gemm2NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm2NVFP4_sub:
-	STEP2_47(0, 0)
-	STEP2_48(128, 8)
+	STEP2_52(0, 0)
+	STEP2_53(128, 8)
 	OFFSETS2(0)
 	ADDQ R10, R9
 	SCALE2_24(0, 512)
@@ -12635,8 +13145,8 @@ avx2Gemm3NVFP4_group:
 	LEAQ 4096(DI), BX
 	MOVL $16, R12
 avx2Gemm3NVFP4_sub:
-	STEP3_47(0, 0)
-	STEP3_48(128, 8)
+	STEP3_52(0, 0)
+	STEP3_53(128, 8)
 	OFFSETS3(0)
 	ADDQ R10, R9
 	SCALE3_22(0, 512)
@@ -12728,7 +13238,7 @@ avx2UnpackNVFP4_sub:
 TEXT ·avx2GemvF32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvF32_panel:
 	MOVQ 0(SP), DI
 	MOVQ 8(SP), R9
@@ -12751,7 +13261,7 @@ avx2GemvF32_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM_2(24, 0)
+	AIM_3(24, 0)
 	MOVQ BX, R12
 avx2GemvF32_k0:
 	AHEAD(0)
@@ -12806,7 +13316,7 @@ avx2Gemm1F32_k0:
 TEXT ·avx2Small2F32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2F32_panel:
@@ -12821,7 +13331,7 @@ avx2Small2F32_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
+	AIM_2(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
@@ -12906,7 +13416,7 @@ avx2Gemm2F32_k1:
 TEXT ·avx2Small3F32(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3F32_panel:
@@ -12921,7 +13431,7 @@ avx2Small3F32_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
+	AIM_2(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
@@ -13006,7 +13516,7 @@ avx2Gemm3F32_k1:
 TEXT ·avx2GemvF16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 avx2GemvF16_panel:
 	MOVQ 0(SP), DI
 	MOVQ 8(SP), R9
@@ -13029,7 +13539,7 @@ avx2GemvF16_chunk:
 	MOVQ $64, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM_2(24, 0)
+	AIM_3(24, 0)
 	MOVQ BX, R12
 avx2GemvF16_k0:
 	AHEAD(0)
@@ -13084,7 +13594,7 @@ avx2Gemm1F16_k0:
 TEXT ·avx2Small2F16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2F16_panel:
@@ -13099,7 +13609,7 @@ avx2Small2F16_chunk:
 	MOVQ $64, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
+	AIM_2(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
@@ -13184,7 +13694,7 @@ avx2Gemm2F16_k1:
 TEXT ·avx2Small3F16(SB), NOSPLIT, $56-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
+	STREAMS_2(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3F16_panel:
@@ -13199,7 +13709,7 @@ avx2Small3F16_chunk:
 	MOVQ $64, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
+	AIM_2(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
@@ -13281,14 +13791,12 @@ avx2Gemm3F16_k1:
 
 // func avx2GemvBF16(a *Args)
 // multiplies 1 activation rows with Panels panels of BF16.
-TEXT ·avx2GemvBF16(SB), NOSPLIT, $56-8
+TEXT ·avx2GemvBF16(SB), NOSPLIT, $24-8
 	VMOVDQU cffff0000<>(SB), Y14
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
 avx2GemvBF16_panel:
-	MOVQ 0(SP), DI
-	MOVQ 8(SP), R9
+	PANEL_2(0, 120, 0)
 	OPERANDS_2(24)
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -13304,22 +13812,18 @@ avx2GemvBF16_panel:
 avx2GemvBF16_zero:
 	MOVQ DI, R8
 	MOVQ SI, DX
-avx2GemvBF16_chunk:
-	MOVQ $32, BX
-	CMPQ CX, BX
-	CMOVQLT CX, BX
-	AIM_2(24, 0)
-	MOVQ BX, R12
+	MOVQ CX, R12
 avx2GemvBF16_k0:
-	AHEAD(0)
-	ADDQ $64, R11
+	PREFETCHT0 0(R11)
+	PREFETCHT0 64(R11)
+	PREFETCHT0 128(R11)
+	PREFETCHT0 192(R11)
+	ADDQ $256, R11
 	GROUPBF16x1(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
 	DECQ R12
 	JNZ avx2GemvBF16_k0
-	SUBQ BX, CX
-	JNZ avx2GemvBF16_chunk
 	STORE1_4(0)
 	NEXTFLOATS(8, 8)
 	JNZ avx2GemvBF16_panel
@@ -13361,16 +13865,14 @@ avx2Gemm1BF16_k0:
 
 // func avx2Small2BF16(a *Args)
 // multiplies 2 activation rows with Panels panels of BF16.
-TEXT ·avx2Small2BF16(SB), NOSPLIT, $56-8
+TEXT ·avx2Small2BF16(SB), NOSPLIT, $24-8
 	VMOVDQU cffff0000<>(SB), Y14
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small2BF16_panel:
-	MOVQ 0(SP), DI
-	MOVQ 8(SP), R9
+	PANEL_2(0, 120, 0)
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small2BF16_chunk
@@ -13380,14 +13882,14 @@ avx2Small2BF16_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD2_4(0)
 avx2Small2BF16_k0:
-	AHEAD(0)
-	ADDQ $64, R11
+	PREFETCHT0 0(R11)
+	PREFETCHT0 64(R11)
+	ADDQ $128, R11
 	GROUPBF16x2(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -13399,6 +13901,9 @@ avx2Small2BF16_k0:
 	MOVQ BX, R12
 	LOAD2_4(128)
 avx2Small2BF16_k1:
+	PREFETCHT0 0(R11)
+	PREFETCHT0 64(R11)
+	ADDQ $128, R11
 	GROUPBF16x2(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -13463,15 +13968,13 @@ avx2Gemm2BF16_k1:
 
 // func avx2Small3BF16(a *Args)
 // multiplies 3 activation rows with Panels panels of BF16.
-TEXT ·avx2Small3BF16(SB), NOSPLIT, $56-8
+TEXT ·avx2Small3BF16(SB), NOSPLIT, $24-8
 	MOVQ a+0(FP), R13
 	PANELS(0, 0)
-	STREAMS(176, 24)
 	MOVQ 32(R13), AX
 	MOVQ 80(R13), R10
 avx2Small3BF16_panel:
-	MOVQ 0(SP), DI
-	MOVQ 8(SP), R9
+	PANEL_2(0, 120, 0)
 	OPERANDS_2(24)
 	TESTQ R12, R12
 	JNE avx2Small3BF16_chunk
@@ -13481,14 +13984,14 @@ avx2Small3BF16_chunk:
 	MOVQ $32, BX
 	CMPQ CX, BX
 	CMOVQLT CX, BX
-	AIM(24, 0)
 	MOVQ DI, R8
 	MOVQ SI, DX
 	MOVQ BX, R12
 	LOAD3_4(0)
 avx2Small3BF16_k0:
-	AHEAD(0)
-	ADDQ $64, R11
+	PREFETCHT0 0(R11)
+	PREFETCHT0 64(R11)
+	ADDQ $128, R11
 	GROUPBF16x3(0, 0)
 	ADDQ $256, R8
 	ADDQ $4, DX
@@ -13500,6 +14003,9 @@ avx2Small3BF16_k0:
 	MOVQ BX, R12
 	LOAD3_4(128)
 avx2Small3BF16_k1:
+	PREFETCHT0 0(R11)
+	PREFETCHT0 64(R11)
+	ADDQ $128, R11
 	GROUPBF16x3(0, 128)
 	ADDQ $256, R8
 	ADDQ $4, DX

@@ -570,5 +570,5 @@ var AVX2 = Set{Of: [Layouts]Kernels{
 		Gemm:  []func(*Args){nil, avx2Gemm1F16, avx2Gemm2F16, avx2Gemm3F16}, Tile: 1, Streams: true},
 	BF16: {Gemv: avx2GemvBF16,
 		Small: []func(*Args){nil, nil, avx2Small2BF16, avx2Small3BF16},
-		Gemm:  []func(*Args){nil, avx2Gemm1BF16, avx2Gemm2BF16, avx2Gemm3BF16}, Tile: 1, Streams: true},
+		Gemm:  []func(*Args){nil, avx2Gemm1BF16, avx2Gemm2BF16, avx2Gemm3BF16}, Tile: 1},
 }}

@@ -56,7 +56,7 @@ func For(t isa.Tier, f isa.Features) *Table {
 	return tab
 }
 
-// WithoutPrefetch is t with prefetch distances of zero in all kernels that are told one: the same instructions fetch the line that is
+// WithoutPrefetch is t with prefetch distances of zero in all kernels that are told one, and streams of one line: the same instructions fetch what is
 // read anyway. Kernels with a distance of their own keep it: packing, and the AVX2 and AVX-VNNI kernels for many rows, which fetch the
 // next panel. Formats are the same and may be those of t; what matters is whose scratch they are called with.
 func (t *Table) WithoutPrefetch() *Table {
@@ -143,7 +143,7 @@ func makeFormat(t quant.Type, act ActKind, r *routines) Format {
 		}
 	}
 	f.kernels = r.dot[f.layout]
-	f.ahead = ahead(f.layout)
+	f.ahead = r.ahead[f.layout]
 	f.PanelRows, f.GroupK, f.GroupBytes = f.layout.Rows(), f.layout.GroupK(), f.layout.GroupBytes()
 	if f.layout == dot.BF16 {
 		f.GroupK, f.GroupBytes = 32, 16*f.GroupBytes // K is padded to 32

@@ -11,7 +11,8 @@ import (
 type family struct {
 	needs isa.Features // that the tier must use, beside those of the families below
 	dot   *dot.Set
-	rest  *rest // nil: of a family below
+	rest  *rest       // nil: of a family below
+	ahead prefetching // nil: usual for all layouts
 }
 
 // rest is what there is beside the dot products, for each width of vectors.
@@ -28,13 +29,14 @@ var families = [...]family{
 	{needs: isa.FeatAVX512VNNI, dot: &dot.VNNI},
 	{needs: isa.FeatAVX512F, dot: &dot.AVX512, rest: &rest{dot.PackAVX512, dot.Fold, elem.W512, attn.W512}},
 	{needs: isa.FeatAVXVNNI, dot: &dot.AVXVNNI},
-	{needs: isa.FeatAVX2, dot: &dot.AVX2, rest: &rest{dot.PackAVX2, dot.Fold, elem.W256, attn.W256}},
+	{needs: isa.FeatAVX2, dot: &dot.AVX2, rest: &rest{dot.PackAVX2, dot.Fold, elem.W256, attn.W256}, ahead: nearest},
 	{dot: &dot.Go, rest: &rest{dot.PackGo, dot.GoFold, elem.Go, attn.Go}},
 }
 
 // routines are those of a tier on a machine: for each layout of panels the best kernels.
 type routines struct {
-	dot [dot.Layouts]dot.Kernels
+	dot   [dot.Layouts]dot.Kernels
+	ahead [dot.Layouts]int // bytes that they prefetch ahead
 	rest
 }
 
@@ -50,7 +52,7 @@ func routinesOf(t isa.Tier, f isa.Features) routines {
 		}
 		for l, k := range fam.dot.Of {
 			if r.dot[l].Gemv == nil {
-				r.dot[l] = k
+				r.dot[l], r.ahead[l] = k, fam.ahead.of(dot.Layout(l))
 			}
 		}
 		if width == nil {
