@@ -20,6 +20,7 @@ import (
 	"ck/internal/quant"
 	"ck/internal/step"
 	"ck/internal/team"
+	"ck/internal/testkit"
 )
 
 // model is a random graph with random weights.
@@ -503,7 +504,10 @@ func TestRandomGraphs(t *testing.T) {
 	sets := [][]quant.Type{{quant.F32}, {quant.F16, quant.F32}, {quant.Q8_0, quant.Q4_0, quant.Q5_1}, {quant.Q4_K, quant.Q6_K}, {quant.IQ4_NL, quant.BF16},
 		{quant.IQ4_XS, quant.Q2_K, quant.MXFP4, quant.NVFP4}}
 	graphs := 18
-	if testing.Short() {
+	switch {
+	case testkit.Race:
+		graphs = 2
+	case testing.Short():
 		graphs = 5
 	}
 	tiers := isa.Available(isa.Detect())
