@@ -21,7 +21,8 @@ import (
 //	CK_BENCH_MODEL=q06.gguf go test ./test -run '^$' -bench Homes/decode -benchtime 100x
 //
 // An operation is a turn: a generation of 12 tokens, or a prompt, of each of two ways, and a sample of the read bandwidth of either's workers. The metric "ratio"
-// is the median of the ratios of turns, with its quartiles; "roofs" is that of the bandwidths; "share" that of the reads of weights in the bandwidth.
+// is the median of the ratios of turns, with its quartiles; "roofs" is that of the bandwidths; "share" that of the reads of weights in the bandwidth,
+// the best of six samples of 4 ms; "share-steady" that in what the best read loop gave over four samples before and four behind the turn, as long as a turn.
 func BenchmarkHomes(b *testing.B) {
 	m, homes := benchModel(b)
 	one := engine.Options{Threads: 1, NUMA: "off", Movers: -1}
@@ -42,7 +43,7 @@ func BenchmarkHomes(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			x, y := newWay(b, m, c.of, c.rows), newWay(b, m, c.to, c.rows)
-			var ratios, roofs, share []float64
+			var ratios, roofs, share, steady []float64
 			for i := range b.N + 1 {
 				first, second := x, y
 				if i%2 == 1 {
@@ -54,6 +55,7 @@ func BenchmarkHomes(b *testing.B) {
 					continue
 				}
 				ratios, roofs, share = append(ratios, x.rate/y.rate), append(roofs, x.roof/y.roof), append(share, x.rate*float64(x.e.TokenBytes())/x.roof)
+				steady = append(steady, x.rate*float64(x.e.TokenBytes())/x.steady)
 			}
 			quartile := func(l []float64, q int) float64 { return quantile(l, float64(q)/4) }
 			b.ReportMetric(quartile(ratios, 2), "ratio")
@@ -62,6 +64,7 @@ func BenchmarkHomes(b *testing.B) {
 			b.ReportMetric(quartile(roofs, 2), "roofs")
 			if c.rows == 0 {
 				b.ReportMetric(quartile(share, 2), "share")
+				b.ReportMetric(quartile(steady, 2), "share-steady")
 			}
 		})
 	}
@@ -131,6 +134,7 @@ type contender struct {
 	roofs      *measure.Roofs
 	rows       int
 	rate, roof float64 // of the last turn: tokens/s, bytes/s
+	steady     float64 // the same before and behind it, over longer
 }
 
 func newWay(b *testing.B, m *gguf.Model, o engine.Options, rows int) *contender {
@@ -156,6 +160,16 @@ func newWay(b *testing.B, m *gguf.Model, o engine.Options, rows int) *contender 
 	return &contender{e: e, roofs: r, rows: rows}
 }
 
+// longer is the read rate over four samples of each loop.
+func (w *contender) longer(b *testing.B) float64 {
+	b.Helper()
+	rate, err := w.roofs.ReadSteady(4)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return rate
+}
+
 // turn measures 12 tokens, or a prompt.
 func (w *contender) turn(b *testing.B, roof bool) {
 	b.Helper()
@@ -164,6 +178,8 @@ func (w *contender) turn(b *testing.B, roof bool) {
 		if w.roof, err = w.roofs.ReadNow(); err != nil {
 			b.Fatal(err)
 		}
+		before := w.longer(b)
+		defer func() { w.steady = (before + w.longer(b)) / 2 }()
 	}
 	seq := w.e.NewSeq()
 	defer w.e.Drop(seq)

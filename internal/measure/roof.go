@@ -155,6 +155,23 @@ func (r *Roofs) ReadNow() (now float64, err error) {
 	return now, nil
 }
 
+// ReadSteady is what the best read loop gives over so many samples of each, its bytes by its time: what a program can reach that runs for longer than the
+// moments in which a shared memory is at its best.
+func (r *Roofs) ReadSteady(samples int) (rate float64, err error) {
+	took := make([]float64, len(r.reads)) // per byte, added up
+	for range samples {
+		for range r.reads {
+			loop := r.next % len(r.reads)
+			bw, err := r.read()
+			if err != nil {
+				return 0, err
+			}
+			took[loop] += 1 / bw
+		}
+	}
+	return float64(samples) / slices.Min(took), nil
+}
+
 // BestRead is the best sample of the read bandwidth so far, 0 without one.
 func (r *Roofs) BestRead() float64 { return r.bestBW }
 

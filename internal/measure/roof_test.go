@@ -70,6 +70,9 @@ func TestRoofs(t *testing.T) {
 		}
 		last = bw
 	}
+	if bw, err := r.ReadSteady(2); err != nil || bw < 1e8 || bw > r.BestRead() {
+		t.Errorf("steady %g of %g, %v", bw, r.BestRead(), err)
+	}
 	for _, kind := range []string{Int8, BF16, F32} {
 		if ops, err := r.Peak(kind); err != nil || ops < 1e8 {
 			t.Errorf("%s: %g operations/s, %v", kind, ops, err)
