@@ -23,6 +23,7 @@ func (p *program) estimateCommand() {
 	p.lora.flags(c)
 	cli.NewGroup(c.Flags(), "Training").Enum(&p.run.optimizer.Name, "optimizer", "", "adamw", "NAME", []string{"adamw", "sgd"}, "how gradients change weights")
 	p.net.auxFlag(c)
+	p.net.dropoutFlag(c)
 }
 
 func (p *program) runEstimate(_ *cobra.Command, args []string) error {

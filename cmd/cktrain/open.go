@@ -19,6 +19,7 @@ import (
 	"ck/internal/isa"
 	"ck/internal/kernel"
 	"ck/internal/quant"
+	"ck/internal/step"
 	"ck/internal/team"
 	"ck/internal/topo"
 	"ck/internal/train"
@@ -62,11 +63,17 @@ type netOptions struct {
 	walk     int
 	replicas string
 	aux      float64
+	dropout  float64
 }
 
 func (o *netOptions) auxFlag(c *cobra.Command) {
 	cli.NewGroup(c.Flags(), "Training").Float(&o.aux, "aux-loss", "", 0, 0, 1e3, "X",
 		"of mixtures: each layer adds X * experts * sum over them of share of rows * mean probability, so that the load evens out; 0.001 to 0.01 is usual")
+}
+
+func (o *netOptions) dropoutFlag(c *cobra.Command) {
+	cli.NewGroup(c.Flags(), "Training").Float(&o.dropout, "dropout", "", 0, 0, 1, "P",
+		"share of elements that a step drops, below 1: with --rank of what adapters read, else of the embedding and of what attention and feed-forward add; judging drops none")
 }
 
 func (o *netOptions) flags(c *cobra.Command) {
@@ -256,6 +263,9 @@ func (p *program) alone() error {
 // deal says where replicas work and with which kernels, and whether a step's slots can be dealt to them.
 func (p *program) deal() error {
 	var err error
+	if p.net.dropout > step.MaxDropout {
+		return cli.Usage("--dropout: %v drops everything; expected at least 0 and less than 1", p.net.dropout)
+	}
 	if p.machine, err = topo.Nodes(); err != nil {
 		return err
 	}

@@ -84,6 +84,7 @@ func (p *program) runCommand() {
 	g.Int(&o.judge, "val-every", "", 50, 1, 1<<30, "N", "steps from one judging of what is held out to the next")
 	g.Int(&o.skipBad, "skip-bad-steps", "", 0, 0, 1<<30, "N", "steps whose loss or gradients are no numbers and that are left out; one more ends the run")
 	p.net.auxFlag(c)
+	p.net.dropoutFlag(c)
 	p.net.flags(c)
 	cli.NewGroup(c.Flags(), "Computing").Int(&o.check, "check-replicas", "", 100, 0, 1<<30, "N", "steps from one comparison of the replicas' panels to the next; 0: none")
 	p.lora.flags(c)
@@ -223,7 +224,7 @@ func (s *session) plan(ctx context.Context) error {
 		"tokens": fmt.Sprint(p.data.tokens), "batch": fmt.Sprint(p.net.batch), "dtype": p.net.dtype, "steps": fmt.Sprint(o.schedule.Steps), "lr": text(o.schedule.Rate),
 		"schedule": o.schedule.Kind, "warmup": fmt.Sprint(o.schedule.Warmup), "lr-floor": text(o.schedule.Floor), "wsd-end": text(o.schedule.End), "optimizer": o.optimizer.Name,
 		"rank": fmt.Sprint(p.lora.rank), "alpha": text(p.lora.alpha), "rslora": fmt.Sprint(p.lora.root), "targets": p.lora.targets, "seed": fmt.Sprint(p.data.seed),
-		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip), "aux-loss": text(p.net.aux),
+		"beta1": text(o.optimizer.Beta1), "beta2": text(o.optimizer.Beta2), "eps": text(o.optimizer.Eps), "decay": text(o.optimizer.Decay), "clip": text(o.optimizer.Clip), "aux-loss": text(p.net.aux), "dropout": text(p.net.dropout),
 	}}
 	return nil
 }

@@ -13,6 +13,15 @@ type Input struct {
 	// Target is the token that should follow each row, below zero: none counts; Share is what each of these counts in the loss (step.CrossEntropy).
 	Target []int32
 	Share  float64
+	Draw   Draw
+}
+
+// Draw says which random numbers a walk draws (step.Dropout): a function of these alone. The zero Draw draws none.
+type Draw struct {
+	On   bool
+	Seed uint64
+	Step uint64 // of training
+	Row  uint64 // of the global batch, which is the walk's first
 }
 
 // Ref runs a graph in float64, as plainly as possible: it keeps every value, has no cache, and reads all earlier rows instead.

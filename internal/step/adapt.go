@@ -17,8 +17,9 @@ const (
 	AdapterB = ".lora_b"
 )
 
-// Adapt puts adapters of a rank beside the matmuls whose matrix match chooses. A tensor that several steps multiply has one adapter.
-func Adapt(g *graph.Graph, rank int, by float32, match func(w graph.Weight) bool) (list []Adapter) {
+// Adapt puts adapters of a rank beside the matmuls whose matrix match chooses. A tensor that several steps multiply has one adapter. Where drop is not 0, each
+// A reads dropout of x, as lora_dropout of PEFT has it: W*x + by * B*(A*dropout(x)).
+func Adapt(g *graph.Graph, rank int, by float32, drop float64, match func(w graph.Weight) bool) (list []Adapter) {
 	type product struct {
 		x graph.ValueID
 		a graph.WeightID
@@ -48,6 +49,12 @@ func Adapt(g *graph.Graph, rank int, by float32, match func(w graph.Weight) bool
 		if !made {
 			low = value(".low", rank)
 			lows[product{x, a.A}] = low
+			if drop != 0 {
+				dropped := g.NewValue(s.Name+".dropped", w.Cols)
+				g.Values[dropped].Space = g.Values[x].Space
+				g.Add(Dropout{drop, len(lows) - 1}, s.Name+".dropped", []graph.ValueID{x}, []graph.ValueID{dropped})
+				x = dropped
+			}
 			g.Add(Matmul{Slices: 1}, s.Name+AdapterA, []graph.ValueID{x}, []graph.ValueID{low}, a.A)
 		}
 		g.Add(Matmul{Slices: 1}, s.Name+AdapterB, []graph.ValueID{low}, []graph.ValueID{high}, b)

@@ -29,6 +29,7 @@ var Table = []Row{
 	{Send{}, []Realisation{{send, runSend}, {sendScaled, runSendScaled}, {sendAct, runSendAct}}},
 	{Experts{}, []Realisation{{experts, runExperts}, {partialExperts, runPartialExperts}, {sumExperts, runSumExperts}}},
 	{Combine{}, []Realisation{{combine, runCombine}, {gather, runCombine}}},
+	{Dropout{}, []Realisation{{dropout, runDropout}}},
 
 	// Of backwards.
 	{CrossEntropy{}, []Realisation{{crossEntropy, runCrossEntropy}}},

@@ -141,12 +141,14 @@ func PlanOf(g *graph.Graph, opt NetOptions, workers int) (*plan.Plan, error) {
 	return buildPlan(g, opt, workers, opt.Table.Format(opt.Type, opt.Type == quant.F32))
 }
 
-// extend puts adapters, the balance of experts and the backward into a graph.
+// extend puts adapters, dropout, the balance of experts and the backward into a graph.
 func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 	if opt.LoRA != nil {
-		if x.frozen, err = opt.LoRA.adapt(g); err != nil {
+		if x.frozen, err = opt.LoRA.adapt(g, opt.Dropout); err != nil {
 			return x, err
 		}
+	} else if opt.Dropout != 0 {
+		step.Dropped(g, opt.Dropout)
 	}
 	if err = opt.balance(g); err != nil {
 		return x, err

@@ -42,10 +42,10 @@ func (e *NoTargetError) Error() string {
 	return fmt.Sprintf("--targets %q: no matrix of the model is called so; names are such as blk.0.attn_q.weight", e.Targets)
 }
 
-// adapt puts the adapters into a graph, and says which of its weights are frozen.
-func (l *LoRA) adapt(g *graph.Graph) (frozen func(graph.WeightID) bool, err error) {
+// adapt puts the adapters, which read dropout of so much, into a graph, and says which of its weights are frozen.
+func (l *LoRA) adapt(g *graph.Graph, dropout float64) (frozen func(graph.WeightID) bool, err error) {
 	weights := len(g.Weights)
-	l.adapters = step.Adapt(g, l.Rank, float32(l.By()), func(w graph.Weight) bool {
+	l.adapters = step.Adapt(g, l.Rank, float32(l.By()), dropout, func(w graph.Weight) bool {
 		return w.Experts == 0 && w.Name != "output.weight" && w.Name != "token_embd.weight" && l.Targets.MatchString(w.Name)
 	})
 	if len(l.adapters) == 0 {

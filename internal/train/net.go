@@ -47,6 +47,10 @@ type NetOptions struct {
 	LoRA   *LoRA         // what is trained beside frozen matrices; nil: all weights are
 	// Balance is the factor of the load-balancing term that each choice of experts adds to the loss (step.Balance); 0: none does.
 	Balance float64
+	// Dropout is the probability of dropout when steps are made: of what adapters read (step.Adapt), or, without adapters, of the embedding and of what blocks
+	// add (step.Dropped). 0: there is none. Seed is that of its masks.
+	Dropout float64
+	Seed    uint64
 
 	memory func(what string, n int) ([]byte, error)     // of panels and buffers, at a multiple of 64; nil: anywhere
 	spread func(sizes []int) (v [][]float32, err error) // of what is kept once for all replicas: numbers by parameter; nil: anywhere
@@ -397,8 +401,14 @@ func (n *Net) add(l *Leaf) error {
 	return nil
 }
 
-// drop forgets the sequences of a walk.
+// draw has the next walk draw dropout's masks, as the leaves from number first on of the batch of a step.
+func (n *Net) draw(step, first int) {
+	n.batch.Draw = graph.Draw{On: true, Seed: n.opt.Seed, Step: uint64(step), Row: uint64(first * n.opt.Leaf)}
+}
+
+// drop forgets the sequences of a walk, and what it drew.
 func (n *Net) drop() {
+	n.batch.Draw = graph.Draw{}
 	for _, s := range n.seqs {
 		n.cache.Drop(s)
 	}

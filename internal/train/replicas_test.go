@@ -44,7 +44,12 @@ func toyPlaces(t *testing.T, replicas, workers int, nodes ...int) (places []Plac
 // toyTrainer trains replicas of a model of toyShape.
 func toyTrainer(t *testing.T, places []Place, leaf, leaves, batch int, typ quant.Type) (*Trainer, *Replicas) {
 	t.Helper()
-	x, err := NewReplicas(places, NetOptions{Leaf: leaf, Leaves: leaves, Type: typ, Table: table()}, func(opt NetOptions) (*Net, error) {
+	return toyTrainerOf(t, places, batch, NetOptions{Leaf: leaf, Leaves: leaves, Type: typ, Table: table()})
+}
+
+func toyTrainerOf(t *testing.T, places []Place, batch int, opt NetOptions) (*Trainer, *Replicas) {
+	t.Helper()
+	x, err := NewReplicas(places, opt, func(opt NetOptions) (*Net, error) {
 		m, err := cost.OfShape("toy", toyShape, "F32")
 		if err != nil {
 			return nil, err
@@ -66,8 +71,7 @@ func toyTrainer(t *testing.T, places []Place, leaf, leaves, batch int, typ quant
 		t.Fatal(err)
 	}
 	t.Cleanup(x.Close)
-	opt := Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "cosine", Rate: 3e-3, Floor: 0.1, Warmup: 2, Steps: 60}, CheckReplicas: 7}
-	tr, err := NewTrainer(x.Nets[0], opt, x.Nets[1:]...)
+	tr, err := NewTrainer(x.Nets[0], Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "cosine", Rate: 3e-3, Floor: 0.1, Warmup: 2, Steps: 60}, CheckReplicas: 7}, x.Nets[1:]...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -237,6 +237,19 @@ func toys() map[string]*toy {
 		g.end(x, true, 0)
 		step.Balanced(g.Graph, toyBalance)
 	}
+
+	for _, name := range []string{"llama", "gemma", "others", "softmax"} { // with dropout: of the residual stream, or of what adapters read
+		g := &toy{clone(all[name].Graph), rand.New(rand.NewPCG(uint64(len(all)), 1)), 0, false, map[graph.WeightID]bool{}}
+		all[name+"-dropped"] = g
+		if name == "others" {
+			for w := range g.Weights {
+				g.frozen[graph.WeightID(w)] = true
+			}
+			step.Adapt(g.Graph, 3, 0.7, 0.3, func(w graph.Weight) bool { return w.Name != "w1" })
+			continue
+		}
+		step.Dropped(g.Graph, 0.3)
+	}
 	return all
 }
 
@@ -260,7 +273,7 @@ func TestGradients(t *testing.T) {
 	for name, g := range toys() {
 		m := g.values()
 		forward := len(m)
-		in := graph.Input{Share: 1.0 / 11}
+		in := graph.Input{Share: 1.0 / 11, Draw: graph.Draw{On: true, Seed: 7, Step: 3, Row: 48}}
 		for r := range rows { // two leaves, the second one of two sequences; some rows do not count
 			in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r%8)), append(in.Seq, int32(r/8))
 			if r >= 11 {
@@ -453,7 +466,7 @@ func sameInSingles(t *testing.T, name string, g, trained *graph.Graph, r *graph.
 			leaves = append(leaves, Leaf{IDs: r.In.IDs[at:end], Pos: r.In.Pos[at:end], Seq: r.In.Seq[at:end], Loss: make([]bool, rows/2)})
 		}
 		// The targets of a toy are any tokens, those of a leaf what follows.
-		n.targets = r.In.Target
+		n.targets, n.batch.Draw = r.In.Target, r.In.Draw
 		if _, err := n.Walk(leaves, r.In.Share, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

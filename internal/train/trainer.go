@@ -169,6 +169,7 @@ func (t *Trainer) walk(batch []Leaf, share float64, stop *atomic.Bool) (losses, 
 	return losses, balances, t.all(stop, func(r int) error {
 		t.sums[r].Begin(own / each)
 		for at := r * own; at < (r+1)*own; at += each {
+			t.nets[r].draw(t.Done, at)
 			l, err := t.nets[r].Walk(batch[at:at+each], share, stop)
 			if err != nil {
 				return err

@@ -25,6 +25,7 @@ type Batch struct {
 	// Of training: the token that should follow each row, below zero: none counts; and what each that counts has as its share of the loss.
 	Target []int32
 	Share  float32
+	Draw   graph.Draw
 }
 
 // Weights is what the graph's weights are at run time, by graph.WeightID.
