@@ -123,10 +123,20 @@ func TestDropoutOfModels(t *testing.T) {
 			if n := strings.Count(b.String(), "dropout"); n > 0 && opt.Dropout == 0 {
 				t.Errorf("%s: the plan has dropout %d times", c.model, n)
 			}
+			places := map[int]int{}
 			for i := range x.Plan().Items {
-				if _, ok := x.Plan().Items[i].Op.(step.Dropout); ok {
+				if op, ok := x.Plan().Items[i].Op.(step.Dropout); ok {
 					n++
+					places[op.Place]++
 				}
+			}
+			for i := range places { // each once forward, and backward but where no weight that is trained is behind
+				if places[i] > 2 {
+					t.Errorf("%s: place %d has %d items", c.model, i, places[i])
+				}
+			}
+			if opt.LoRA != nil && len(places) != len(opt.LoRA.adapters) {
+				t.Errorf("%s: %d places of %d adapters", c.model, len(places), len(opt.LoRA.adapters))
 			}
 			return n
 		}
@@ -143,6 +153,8 @@ func TestDropoutOfModels(t *testing.T) {
 		if got, want := items(opt), 2*(1+c.layer*int(layers)); got != want {
 			t.Errorf("%s: %d items, want %d", c.model, got, want)
 		}
+		opt.LoRA = &LoRA{Rank: 2, Alpha: 2, Targets: regexp.MustCompile("attn_(q|k|v|output|qkv)")}
+		items(opt)
 	}
 }
 
