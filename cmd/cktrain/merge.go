@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"ck/internal/convert"
 	"ck/internal/gguf"
 	"ck/internal/hf"
+	"ck/internal/plaintext"
 	"ck/internal/quant"
 	"ck/internal/tokenizer"
 	"ck/internal/train"
@@ -23,8 +26,8 @@ import (
 
 // mergeOptions are the flags of cktrain merge.
 type mergeOptions struct {
-	force bool
-	typ   string
+	force, dryRun bool
+	typ           string
 }
 
 const mergeLong = `Writes a model with an adapter added to its matrices, as ckrun runs it. ADAPTER is a file as llama.cpp has it, or a folder of PEFT. Matrices keep their float types; quantized ones that the adapter changes become --type, which ckquant quantizes again.
@@ -35,6 +38,7 @@ func (p *program) mergeCommand() {
 	c := p.app.NewCommand("merge [flags] [ADAPTER] OUT", "add an adapter to its model", mergeLong, p.runMerge)
 	g := cli.NewGroup(c.Flags(), "Output")
 	g.Bool(&p.out.force, "force", "", "overwrite OUT")
+	g.Bool(&p.out.dryRun, "dry-run", "", "say what would be written, to the byte; -v names every tensor")
 	g.Enum(&p.out.typ, "type", "", "bf16", "TYPE", []string{"bf16", "f16", "f32"}, "type of quantized matrices that change; of a folder's tensors, where matrices have several types")
 }
 
@@ -68,11 +72,14 @@ func (p *program) runMerge(c *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := p.mergeFolder(c.Context(), out, merged, m, typ); err != nil {
+		if err := p.mergeFolder(c.Context(), out, merged, m, typ); err != nil || p.out.dryRun {
 			return err
 		}
 		p.app.Info("%d matrices have changed", len(a.Targets))
 		return nil
+	}
+	if p.out.dryRun {
+		return p.planFile(out, m, a, typ)
 	}
 	f, err := p.app.Create(out, p.out.force)
 	if err != nil {
@@ -98,6 +105,13 @@ func (p *program) mergeFolder(ctx context.Context, dir string, m, from *gguf.Mod
 	if mode, ok, err := from.KV.String("ck.prompt.default"); err == nil && ok {
 		p.app.Warn("ck.prompt.default = %s: a folder cannot say it", mode)
 	}
+	if p.out.dryRun {
+		files, err := hf.Planned(m, o)
+		if err != nil {
+			return cli.Usage("%w", err)
+		}
+		return p.printMerge(dir, files)
+	}
 	size := int64(0)
 	for _, t := range m.Tensors {
 		size += int64(t.Rows()) * int64(o.Type.RowBytes(t.Cols()))
@@ -107,6 +121,73 @@ func (p *program) mergeFolder(ctx context.Context, dir string, m, from *gguf.Mod
 	o.Progress = func(written int64) { bar.Reach(float64(written) / 1e6) }
 	_, err := p.writeFolder(ctx, dir, m, o)
 	return err
+}
+
+// planFile says what a merged file would be.
+func (p *program) planFile(out string, m *gguf.Model, a *adapter.Adapter, typ quant.Type) error {
+	merged, err := train.Merged(m, a, typ)
+	if err != nil {
+		return err
+	}
+	h, err := train.Header(merged)
+	if err != nil {
+		return err
+	}
+	f := hf.PlannedFile{Bytes: h.Size}
+	for i, t := range merged.Tensors {
+		f.Tensors = append(f.Tensors, hf.PlannedTensor{Name: t.Name, Type: t.Type.String(), Bytes: h.Sizes[i]})
+	}
+	return p.printMerge(out, []hf.PlannedFile{f})
+}
+
+// printMerge says what --dry-run would have written: a file OUT, or files of a folder of that name.
+func (p *program) printMerge(out string, files []hf.PlannedFile) error {
+	type file struct {
+		Path  string `json:"path"`
+		Bytes int64  `json:"bytes"`
+	}
+	type sum struct {
+		Type    string `json:"type"`
+		Tensors int    `json:"tensors"`
+		Bytes   int64  `json:"bytes"`
+	}
+	var list []file
+	var types []sum
+	all := int64(0)
+	for _, f := range files {
+		list = append(list, file{filepath.Join(out, f.Name), f.Bytes})
+		all += f.Bytes
+		for _, t := range f.Tensors {
+			p.app.Info("%s %s: %d bytes", t.Name, t.Type, t.Bytes)
+			i := slices.IndexFunc(types, func(s sum) bool { return s.Type == t.Type })
+			if i < 0 {
+				i, types = len(types), append(types, sum{Type: t.Type})
+			}
+			types[i].Tensors, types[i].Bytes = types[i].Tensors+1, types[i].Bytes+t.Bytes
+		}
+	}
+	if exists(out) && !p.out.force {
+		p.app.Note("%s: exists; --force overwrites it", out)
+	}
+	if p.app.Common.JSON {
+		return p.app.PrintJSON(struct {
+			Schema   string   `json:"schema"`
+			Written  bool     `json:"written"`
+			Bytes    int64    `json:"bytes"`
+			Files    []file   `json:"files"`
+			Types    []sum    `json:"types"`
+			Warnings []string `json:"warnings"`
+		}{"ck.train.merge/1", false, all, list, types, p.app.Warnings()})
+	}
+	t := plaintext.Table{Head: []string{"what", "tensors", "bytes"}, Right: []bool{false, true, true}}
+	for _, s := range types {
+		t.Rows = append(t.Rows, []string{s.Type, fmt.Sprint(s.Tensors), fmt.Sprint(s.Bytes)})
+	}
+	for _, f := range list {
+		t.Rows = append(t.Rows, []string{f.Path, "", fmt.Sprint(f.Bytes)})
+	}
+	t.Rows = append(t.Rows, []string{"all files", "", fmt.Sprint(all)})
+	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }
 
 // beside are the files of a folder that say how text becomes tokens, and what a conversation is.

@@ -71,15 +71,9 @@ func MatrixType(m *gguf.Model) (quant.Type, bool) {
 //
 // The folder appears whole or not at all; see WriteFolder. An end of ctx is its error.
 func Write(ctx context.Context, dir string, m *gguf.Model, o WriteOptions) error {
-	if !slices.Contains(FloatTypes, o.Type) {
-		return fmt.Errorf("a folder of %v is not supported; choose F32, F16 or BF16", o.Type)
-	}
-	if o.MaxShardBytes == 0 {
-		o.MaxShardBytes = maxShardBytes
-	}
-	p, err := planFolder(m, &o)
+	p, err := planned(m, &o)
 	if err != nil {
-		return fmt.Errorf("%s: %w", m.Path, err)
+		return err
 	}
 	return WriteFolder(dir, configName, o.Force, func(tmp string) error {
 		if o.Begun != nil {
@@ -87,6 +81,68 @@ func Write(ctx context.Context, dir string, m *gguf.Model, o WriteOptions) error
 		}
 		return p.write(ctx, tmp)
 	})
+}
+
+// A PlannedFile is a file that Write would write.
+type PlannedFile struct {
+	Name    string
+	Bytes   int64
+	Tensors []PlannedTensor // nil: text
+}
+
+// A PlannedTensor is one of a file that would be written.
+type PlannedTensor struct {
+	Name, Type string
+	Bytes      int64
+}
+
+// Planned is what Write would write into its folder, in this order; nothing is written. Errors are those that Write has before it writes.
+func Planned(m *gguf.Model, o WriteOptions) (files []PlannedFile, err error) {
+	p, err := planned(m, &o)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.texts)) {
+		files = append(files, PlannedFile{Name: name, Bytes: int64(len(p.texts[name]))})
+	}
+	for _, path := range o.Files {
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, PlannedFile{Name: filepath.Base(path), Bytes: st.Size()})
+	}
+	for i, infos := range p.shards {
+		header, sizes, err := safetensors.Header(shardMetadata, infos)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.Path, err)
+		}
+		f := PlannedFile{Name: safetensors.ShardName(i, len(p.shards)), Bytes: int64(len(header))}
+		for j, n := range sizes {
+			f.Bytes += n
+			f.Tensors = append(f.Tensors, PlannedTensor{infos[j].Name, infos[j].DType, n})
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// shardMetadata is that of files of tensors.
+var shardMetadata = map[string]string{"format": "pt"}
+
+// planned is planFolder with the options' defaults.
+func planned(m *gguf.Model, o *WriteOptions) (*folderPlan, error) {
+	if !slices.Contains(FloatTypes, o.Type) {
+		return nil, fmt.Errorf("a folder of %v is not supported; choose F32, F16 or BF16", o.Type)
+	}
+	if o.MaxShardBytes == 0 {
+		o.MaxShardBytes = maxShardBytes
+	}
+	p, err := planFolder(m, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", m.Path, err)
+	}
+	return p, nil
 }
 
 // folderPlan is what a folder will have.
@@ -300,7 +356,7 @@ func (p *folderPlan) writeShard(ctx context.Context, path string, infos []safete
 	}
 	defer f.Close()
 	b := bufio.NewWriterSize(f, chunkBytes)
-	w, err := safetensors.NewWriter(b, map[string]string{"format": "pt"}, infos)
+	w, err := safetensors.NewWriter(b, shardMetadata, infos)
 	if err != nil {
 		return err
 	}

@@ -63,13 +63,19 @@ func (n *Net) WriteModel(w io.Writer, m *gguf.Model) error {
 	})
 }
 
+// Header lays out the file that Merge writes of a model that Merged made.
+func Header(m *gguf.Model) (*gguf.Header, error) { return gguf.NewHeader(m.KV, infos(m)) }
+
+func infos(m *gguf.Model) (list []gguf.TensorInfo) {
+	for _, t := range m.Tensors {
+		list = append(list, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
+	}
+	return list
+}
+
 // write writes a model whose tensors have other values, where values (nil: nowhere) has some, in the types that they had.
 func write(w io.Writer, m *gguf.Model, values func(t *gguf.Tensor) ([]float32, error)) error {
-	var infos []gguf.TensorInfo
-	for _, t := range m.Tensors {
-		infos = append(infos, gguf.TensorInfo{Name: t.Name, Type: t.Type, Shape: t.Shape})
-	}
-	out, err := gguf.NewWriter(w, m.KV, infos)
+	out, err := gguf.NewWriter(w, m.KV, infos(m))
 	if err != nil {
 		return err
 	}
