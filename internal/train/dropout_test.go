@@ -283,3 +283,28 @@ func plainAdapter(t *testing.T, n *Net, r *graph.Ref, s graph.Step, w []float64)
 		t.Errorf("a share of %v is dropped", share)
 	}
 }
+
+// Each step draws masks of its own: the same weights have another loss over the same leaves, and the same one again in the same step.
+func TestDropoutOfSteps(t *testing.T) {
+	const leaf, batch = 16, 4
+	x, _ := toyTrainerOf(t, toyPlaces(t, 1, 2), batch, NetOptions{Leaf: leaf, Leaves: 2, Type: quant.F32, Table: table(), Dropout: 0.2, Seed: 5})
+	begin, data := saved(t, x), batches(toyShape.Vocab, leaf, batch, 1)[0]
+	losses := map[float64]int{}
+	for _, done := range []int{0, 1, 2, 1, 0} {
+		if err := x.Restore(checkpoint(t, begin), State{Options: map[string]string{"lr": "0.003"}, Data: "abc"}); err != nil {
+			t.Fatal(err)
+		}
+		x.Done = done
+		s, err := x.Step(data, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was, ok := losses[s.Loss]; ok && was != done {
+			t.Errorf("steps %d and %d have a loss of %v", was, done, s.Loss)
+		}
+		losses[s.Loss] = done
+	}
+	if len(losses) != 3 {
+		t.Errorf("%d losses of three steps", len(losses))
+	}
+}

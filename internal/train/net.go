@@ -351,6 +351,23 @@ func (n *Net) Walk(leaves []Leaf, share float64, stop *atomic.Bool) ([]float64, 
 	return losses, nil
 }
 
+// Losses is Walk without the backward: the same losses, and no gradients.
+func (n *Net) Losses(leaves []Leaf, stop *atomic.Bool) ([]float64, error) {
+	n.walk.End = forward(n.walk.Plan)
+	defer func() { n.walk.End = 0 }()
+	return n.Walk(leaves, 1, stop)
+}
+
+// forward is how many items of a plan there are up to the last one that writes losses.
+func forward(p *plan.Plan) (end int) {
+	for i := range p.Items {
+		if slices.ContainsFunc(p.Items[i].Out, func(o plan.Operand) bool { return o.Buf == p.Logits }) {
+			end = i + 1
+		}
+	}
+	return end
+}
+
 // Balance is what the load-balancing terms of the last walk add to the losses: sums over its tokens that count, of all choices of experts.
 func (n *Net) Balance() (sum float64) {
 	for i := range n.G.Steps {

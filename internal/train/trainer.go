@@ -249,7 +249,7 @@ func (t *Trainer) Evaluate(leaves []Leaf, stop *atomic.Bool) (loss float64, targ
 	}
 	if err := t.all(stop, func(r int) error {
 		for at := r * each; at < len(leaves); at += each * len(t.nets) {
-			l, err := t.nets[r].Walk(leaves[at:at+each], 1, stop)
+			l, err := t.nets[r].Losses(leaves[at:at+each], stop)
 			if err != nil {
 				return err
 			}

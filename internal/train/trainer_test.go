@@ -493,3 +493,56 @@ func checkpoint(t *testing.T, b []byte) *gguf.Model {
 	}
 	return m
 }
+
+// What is held out is judged by the forward alone: the same losses, no item behind them, and the steps that follow have the bits that they would have had.
+func TestJudgedForward(t *testing.T) {
+	for _, name := range []string{"qwen3", "mixtral"} {
+		m := open(t, name)
+		for _, workers := range []int{1, 3} {
+			x, calm := trainer(t, m, workers, 32, 2, 4, 9, quant.BF16), trainer(t, m, workers, 32, 2, 4, 9, quant.BF16)
+			data := batches(40, 32, 4, 3)
+			var all []float64
+			for at := 0; at < 4; at += 2 {
+				l, err := x.Net.Walk(data[0][at:at+2], 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, l...)
+			}
+			items, last := x.Net.walk.Plan.Items, 0
+			x.Net.Look(func(w, i int) {
+				if w == 0 && i < len(items) {
+					last = i
+				}
+			})
+			got, targets, err := x.Evaluate(data[0], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.Net.Look(nil)
+			want := 0.0
+			for _, l := range all {
+				want += l
+			}
+			if want /= float64(targets); math.Float64bits(got) != math.Float64bits(want) {
+				t.Errorf("%s: a loss of %v, walks have %v", name, got, want)
+			}
+			if it := &items[last]; it.Do.Name != "cross-entropy" || last > 2*len(items)/3 {
+				t.Errorf("%s: the last of %d items is %d, %s %s", name, len(items), last, it.Do, it.Name)
+			}
+			for _, b := range data {
+				for _, y := range []*Trainer{x, calm} {
+					if _, err := y.Step(b, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if _, _, err := x.Evaluate(b, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(saved(t, x), saved(t, calm)) {
+				t.Errorf("%s: steps behind what was judged have other bits", name)
+			}
+		}
+	}
+}

@@ -43,6 +43,8 @@ type Hook func(w, i int)
 type Walker struct {
 	Plan *plan.Plan
 	Hook Hook
+	// End, unless 0, is how many items of the list are walked: what comes behind them is not done.
+	End int
 	// Link, unless nil, has workers wait as they would on a machine with a link between homes.
 	Link *Link
 	// Choices, unless nil, counts by step of the graph how many rows chose each expert; nil for steps that choose none.
@@ -188,7 +190,11 @@ func (x *Walker) Run(t *team.Team, b *Batch, stop *atomic.Bool) error {
 func (x *Walker) run(w int) {
 	wk := &x.workers[w]
 	wk.reader.walk()
-	for i := range x.Plan.Items {
+	end := len(x.Plan.Items)
+	if x.End > 0 {
+		end = x.End
+	}
+	for i := range x.Plan.Items[:end] {
 		it := &x.Plan.Items[i]
 		if x.Hook != nil {
 			x.Hook(w, i)
