@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ck/internal/adapter"
 	"ck/internal/cli"
 	"ck/internal/dataset"
 	"ck/internal/generate"
@@ -48,7 +50,7 @@ type runOptions struct {
 	check         int
 }
 
-const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. With --rank it trains adapters beside frozen weights, which may be quantized, and writes DIR/adapter.gguf, as llama.cpp reads it; where the weights are floats DIR/model.gguf is the model with the adapters merged in. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
+const runLong = `Trains all weights of a model with data, step by step, and writes DIR/model.gguf, which ckrun runs, in the types that the model had. With --rank it trains adapters beside frozen weights, which may be quantized, and writes DIR/adapter.gguf, as llama.cpp reads it, and the folder DIR/adapter, as PEFT does; where the weights are floats DIR/model.gguf is the model with the adapters merged in. Checkpoints DIR/checkpoint-N.gguf hold weights, moments and where the run was: --resume goes on from the newest, bit for bit as if nothing had ended it. Ctrl-C writes one more.
 
 A step has --batch slots of --tokens tokens. Its bits do not depend on threads, on how many slots are computed at once (--walk) or on --replicas. Replicas compute their slots side by side, each with memory beside its cores; of weights and moments there is one copy, of which each updates a share. -t is the number of threads of all replicas together, at least one each.`
 
@@ -150,7 +152,7 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"model.gguf", "adapter.gguf"} {
+	for _, name := range []string{"model.gguf", "adapter.gguf", "adapter"} {
 		if _, err := os.Stat(o.in(name)); err == nil && !o.force {
 			return cli.Usage("%s: exists; --force overwrites it", o.in(name))
 		}
@@ -196,7 +198,7 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	if err := s.train(c.Context()); err != nil {
 		return err
 	}
-	return s.finish(m)
+	return s.finish(c.Context(), m)
 }
 
 // plan decides how many steps there are, and what a checkpoint must agree with.
@@ -461,7 +463,7 @@ func (s *session) save() error {
 }
 
 // finish writes the last checkpoint and the model, and says what came of it.
-func (s *session) finish(m *gguf.Model) error {
+func (s *session) finish(ctx context.Context, m *gguf.Model) error {
 	s.where()
 	if err := s.save(); err != nil {
 		return err
@@ -478,19 +480,20 @@ func (s *session) finish(m *gguf.Model) error {
 		}
 		return path, out.Commit()
 	}
-	adapter, model := "", ""
-	var err error
+	adapter, peft, model := "", "", ""
 	if s.p.lora.rank > 0 {
-		if adapter, err = write("adapter.gguf", func(w io.Writer, m *gguf.Model) error {
-			a, err := s.t.Net.Adapter(m)
-			if err != nil {
-				return err
-			}
-			return a.WriteGGUF(w, quant.F32)
-		}); err != nil {
+		a, err := s.t.Net.Adapter(m)
+		if err != nil {
+			return err
+		}
+		if adapter, err = write("adapter.gguf", func(w io.Writer, m *gguf.Model) error { return a.WriteGGUF(w, quant.F32) }); err != nil {
+			return err
+		}
+		if peft, err = s.writePEFT(ctx, a, m); err != nil {
 			return err
 		}
 	}
+	var err error
 	if train.Trainable(m) == nil {
 		if model, err = write("model.gguf", s.t.Net.WriteModel); err != nil {
 			return err
@@ -501,7 +504,24 @@ func (s *session) finish(m *gguf.Model) error {
 	if err := s.draw(); err != nil {
 		return err
 	}
-	return s.print(model, adapter)
+	return s.print(model, adapter, peft)
+}
+
+// writePEFT writes the adapter as a folder of PEFT, and says so where models of this kind have no names there.
+func (s *session) writePEFT(ctx context.Context, a *adapter.Adapter, m *gguf.Model) (string, error) {
+	dir := s.p.run.in("adapter")
+	err := a.WritePEFT(ctx, dir, m, adapter.PEFTOptions{Type: quant.F32, Dropout: s.p.net.dropout, Force: s.p.run.force || s.p.run.resume})
+	var path *fs.PathError
+	switch {
+	case err == nil:
+		return dir, nil
+	case errors.As(err, &path):
+		return "", cli.Resource("%w", err)
+	case errors.Is(err, fs.ErrExist), ctx.Err() != nil:
+		return "", err
+	}
+	s.p.app.Note("%s is not written: %v", dir, err)
+	return "", nil
 }
 
 // where says on which nodes the memory of replicas lies.
@@ -519,7 +539,7 @@ func (s *session) where() {
 }
 
 // print writes the result.
-func (s *session) print(model, adapter string) error {
+func (s *session) print(model, adapter, peft string) error {
 	finite := func(x float64) *float64 {
 		if math.IsNaN(x) {
 			return nil
@@ -531,6 +551,7 @@ func (s *session) print(model, adapter string) error {
 			Schema     string     `json:"schema"`
 			Model      string     `json:"model,omitempty"`
 			Adapter    string     `json:"adapter,omitempty"`
+			PEFT       string     `json:"peft,omitempty"`
 			Checkpoint string     `json:"checkpoint"`
 			Steps      int        `json:"steps"`
 			Epochs     float64    `json:"epochs"`
@@ -547,7 +568,7 @@ func (s *session) print(model, adapter string) error {
 			Held       int64      `json:"held_bytes,omitempty"`
 			Times      []stepTime `json:"step_times,omitempty"`
 			Warnings   []string   `json:"warnings"`
-		}{"ck.train.run/1", model, adapter, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped,
+		}{"ck.train.run/1", model, adapter, peft, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped,
 			s.p.run.curve, s.peaks[peakKind(s.p.typ())], s.operations(), s.speed(), s.share(s.speed()), s.need, s.held(), s.times(), s.p.app.Warnings()})
 	}
 	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
@@ -557,6 +578,9 @@ func (s *session) print(model, adapter string) error {
 	}
 	if adapter != "" {
 		row("adapter", adapter)
+	}
+	if peft != "" {
+		row("adapter for PEFT", peft)
 	}
 	row("steps", fmt.Sprint(s.t.Done))
 	row("times through the data", fmt.Sprintf("%.2f", s.epochs()))
