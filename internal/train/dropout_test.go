@@ -12,8 +12,11 @@ import (
 	"testing"
 
 	"ck/internal/graph"
+	"ck/internal/kv"
+	"ck/internal/plan"
 	"ck/internal/quant"
 	"ck/internal/step"
+	"ck/internal/walk"
 )
 
 // Whatever the replicas, their workers and the walks, and where a run went on from a checkpoint: training with dropout makes the same bytes, of all weights and
@@ -306,5 +309,51 @@ func TestDropoutOfSteps(t *testing.T) {
 	}
 	if len(losses) != 3 {
 		t.Errorf("%d losses of three steps", len(losses))
+	}
+}
+
+// Of picked rows the masks are those of the rows that they were picked from.
+func TestDropoutOfPickedRows(t *testing.T) {
+	const rows, width = 40, 21
+	g := newToy(2)
+	x := g.do(step.Embed{}, width, nil, g.weight(g.Vocab, width))
+	last := g.NewValue("last", width)
+	g.Values[last].Space.Picked = true
+	g.Add(step.Pick{}, "pick", []graph.ValueID{x}, []graph.ValueID{last})
+	g.Logits = g.do(step.Dropout{P: 0.5, Place: 3}, width, []graph.ValueID{last})
+	m := g.values()
+	in := graph.Input{Draw: graph.Draw{On: true, Seed: 1, Step: 2, Row: 3}}
+	b := walk.Batch{Draw: in.Draw}
+	for r := range rows {
+		in.IDs, in.Pos, in.Seq = append(in.IDs, int32(g.rng.IntN(g.Vocab))), append(in.Pos, int32(r)), append(in.Seq, 0)
+		if b.Seq = append(b.Seq, 0); r%3 == 1 {
+			in.Pick = append(in.Pick, int32(r))
+		}
+	}
+	b.IDs, b.Pos, b.Pick = in.IDs, in.Pos, in.Pick
+	want := graph.Interpret(g.Graph, in, func(w graph.WeightID, row int, dst []float64) { copy(dst, m[w][row*width:]) })
+	p, err := plan.Build(g.Graph, plan.Machine{Workers: 2, MaxRows: rows, MaxPicks: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode := func(row int, dst []float32) {
+		for i := range dst {
+			dst[i] = float32(m[0][row*width+i])
+		}
+	}
+	w := walk.Weights{Slots: make([][]*walk.Slot, 1), Vectors: make([][]float32, 1), Decode: []func(int, []float32){decode}}
+	walker, err := walk.New(p, step.Routines, table(), w, kv.New(nil, 1, 1, func(_, n int) ([]byte, error) { return aligned(n), nil }, 0), aligned(p.Arena+64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := walker.Run(crew(t, 2), &b, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range want {
+		for k, v := range walker.Logits(i) {
+			if math.Abs(float64(v)-row[k]) > 1e-6 {
+				t.Fatalf("picked row %d, column %d: %v, want %v", i, k, v, row[k])
+			}
+		}
 	}
 }
