@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -123,6 +124,64 @@ func TestLoRA(t *testing.T) {
 		}
 		if got := loss(whole); math.Abs(got-last) > tolerance*last {
 			t.Errorf("%s: the merged model has a loss of %v, the adapted %v", name, got, last)
+		}
+	}
+}
+
+// The product counts alpha/rank or alpha/sqrt(rank) times; the adapter says which, and what is merged computes what the adapted net does: each matrix has its
+// own A and B, also where others have the same shape.
+func TestLoRAScales(t *testing.T) {
+	m := open(t, "qwen2")
+	for _, root := range []bool{false, true} {
+		lora := &LoRA{Rank: 9, Alpha: 6, RankRoot: root, Targets: regexp.MustCompile(`attn_|ffn_`), Seed: 4}
+		if want := map[bool]float64{false: 6.0 / 9, true: 2}[root]; math.Abs(lora.By()-want) > 1e-12 {
+			t.Errorf("root %v: counts %v times, want %v", root, lora.By(), want)
+		}
+		opt := NetOptions{Leaf: 32, Leaves: 1, Type: quant.F32, Table: table(), Team: crew(t, 1)}
+		adapting := opt
+		adapting.LoRA = lora
+		n, err := Open(m, adapting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rng := rand.New(rand.NewPCG(3, 1))
+		for _, p := range n.Params {
+			for i := range p.Value {
+				p.Value[i] = float32(rng.NormFloat64()) * 0.05
+			}
+		}
+		if err := n.Renew(); err != nil {
+			t.Fatal(err)
+		}
+		a, err := n.Adapter(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Alpha != 6 || a.RSLoRA != root {
+			t.Errorf("root %v: an adapter of alpha %v, root %v", root, a.Alpha, a.RSLoRA)
+		}
+		merged, err := a.Merge(m, func(*gguf.Tensor) quant.Type { return quant.F32 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := Open(merged, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := Open(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var losses []float64
+		for _, n := range []*Net{n, whole, plain} {
+			l, err := n.Losses(batches(40, 32, 1, 1)[0], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			losses = append(losses, l[0])
+		}
+		if math.Abs(losses[0]-losses[1]) > 1e-5*losses[1] || math.Abs(losses[0]-losses[2]) < 1e-3*losses[2] {
+			t.Errorf("root %v: losses of the adapted net, the merged model and the plain one are %v", root, losses)
 		}
 	}
 }
