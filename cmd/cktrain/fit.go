@@ -40,7 +40,8 @@ func (p *program) explain(m *gguf.Model) error {
 // netOptions are those of each replica's net, without its workers.
 func (p *program) netOptions() (train.NetOptions, error) {
 	lora, err := p.adapters()
-	return train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: p.table, LoRA: lora, Balance: p.net.aux, Dropout: p.net.dropout, Seed: uint64(p.data.seed)}, err
+	return train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: p.table, LoRA: lora, Balance: p.net.aux,
+		Dropout: p.net.dropout, Seed: uint64(p.data.seed)}, err
 }
 
 // estimate is what each of so many replicas takes, and the operations of all in a step, with some options changed.

@@ -71,7 +71,8 @@ func toyTrainerOf(t *testing.T, places []Place, batch int, opt NetOptions) (*Tra
 		t.Fatal(err)
 	}
 	t.Cleanup(x.Close)
-	tr, err := NewTrainer(x.Nets[0], Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "cosine", Rate: 3e-3, Floor: 0.1, Warmup: 2, Steps: 60}, CheckReplicas: 7}, x.Nets[1:]...)
+	how := Options{Batch: batch, Optimizer: adamw(), Schedule: Schedule{Kind: "cosine", Rate: 3e-3, Floor: 0.1, Warmup: 2, Steps: 60}, CheckReplicas: 7}
+	tr, err := NewTrainer(x.Nets[0], how, x.Nets[1:]...)
 	if err != nil {
 		t.Fatal(err)
 	}
