@@ -379,15 +379,18 @@ func (b *Builder) allocate(far map[BufID]bool) {
 				case p.Workers > 1 && d.until > it.Scope:
 					still = append(still, d)
 				case d.shared:
-					shared = append(shared, d)
+					shared = give(shared, d)
 				case p.Workers > 1 && it.Scope < All: // other members may be far behind
-					own = append(own, d)
+					own = give(own, d)
 				default:
-					free = append(free, d)
+					free = give(free, d)
 				}
 			}
 			if dying = still; it.Scope == All {
-				free, own = append(free, own...), own[:0]
+				for _, d := range own {
+					free = give(free, d)
+				}
+				own = own[:0]
 			}
 		}
 		if it.Do == Barrier {
@@ -486,7 +489,23 @@ func fits(free []place, n int) bool {
 	return slices.ContainsFunc(free, func(f place) bool { return f.n >= n })
 }
 
-// take finds room for n bytes: the smallest free piece that fits, or new room at the arena's end.
+// give puts a piece among those that are free; with neighbours it becomes one.
+func give(free []place, p place) []place {
+	still := free[:0]
+	for _, f := range free {
+		switch {
+		case f.off+f.n == p.off:
+			p.off, p.n = f.off, f.n+p.n
+		case p.off+p.n == f.off:
+			p.n += f.n
+		default:
+			still = append(still, f)
+		}
+	}
+	return append(still, p)
+}
+
+// take finds room for n bytes: the smallest free piece that fits, or new room at the arena's end, which a free piece there begins.
 func take(free *[]place, arena *int, n int) int {
 	best := -1
 	for i, f := range *free {
@@ -496,7 +515,14 @@ func take(free *[]place, arena *int, n int) int {
 	}
 	if best < 0 {
 		off := *arena
-		*arena += n
+		for i, f := range *free {
+			if f.off+f.n == *arena {
+				off = f.off
+				*free = slices.Delete(*free, i, i+1)
+				break
+			}
+		}
+		*arena = off + n
 		return off
 	}
 	off := (*free)[best].off
