@@ -98,11 +98,14 @@ func (p *Plan) Total(l Load) Work {
 	return sum
 }
 
-// Label names an item without its layer: "ffn_down+residual" for all layers' ones, "d.ffn_down" for their gradients. Barriers are "barrier".
+// Label names an item without its layer: "ffn_down+residual" for all layers' ones, "d.ffn_down" for their gradients, "again.ffn_down" for what is done again.
+// Barriers are "barrier".
 func (it *Item) Label() string {
 	name, before := it.Name, ""
-	if strings.HasPrefix(name, "d.blk.") {
-		name, before = name[2:], "d."
+	for _, of := range []string{"d.", "again."} {
+		if strings.HasPrefix(name, of+"blk.") {
+			name, before = name[len(of):], of
+		}
 	}
 	if rest, ok := strings.CutPrefix(name, "blk."); ok {
 		if _, after, ok := strings.Cut(rest, "."); ok {

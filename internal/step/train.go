@@ -33,3 +33,11 @@ func Train(g *graph.Graph, rows, leaf int, frozen func(graph.WeightID) bool) (gr
 	}
 	return gradients, g.Check()
 }
+
+// Again has the first layers of a graph that trains (Train), so many, done again before their backward: see graph.Graph.Again. forward is how many steps it had
+// before. Choices of experts are kept: rows stay where they were sent. So are the keys and values that caches have: attention reads them there again.
+func Again(g *graph.Graph, forward, layers int) error {
+	once := func(op graph.Op) bool { _, ok := op.(Route); return ok }
+	g.Again(forward, layers, once, func(op graph.Op, i int) bool { _, ok := op.(Attend); return ok && i > 0 })
+	return g.Check()
+}

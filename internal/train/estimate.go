@@ -141,7 +141,7 @@ func PlanOf(g *graph.Graph, opt NetOptions, workers int) (*plan.Plan, error) {
 	return buildPlan(g, opt, workers, opt.Table.Format(opt.Type, opt.Type == quant.F32))
 }
 
-// extend puts adapters, dropout, the balance of experts and the backward into a graph.
+// extend puts adapters, dropout, the balance of experts, the backward and what is done again for it into a graph.
 func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 	if opt.LoRA != nil {
 		if x.frozen, err = opt.LoRA.adapt(g, opt.Dropout); err != nil {
@@ -154,8 +154,11 @@ func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 		return x, err
 	}
 	x.weights = len(g.Weights)
-	x.gradients, err = step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, x.frozen)
-	return x, err
+	forward := len(g.Steps)
+	if x.gradients, err = step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, x.frozen); err != nil {
+		return x, err
+	}
+	return x, step.Again(g, forward, opt.Recompute)
 }
 
 // extended is what a graph with its backward has.

@@ -51,6 +51,9 @@ type NetOptions struct {
 	// add (step.Dropped). 0: there is none. Seed is that of its masks.
 	Dropout float64
 	Seed    uint64
+	// Recompute is how many layers, from the first on, keep only what enters them: their activations are made again before their backward. Where there are
+	// fewer layers it is all of them. No bit depends on it.
+	Recompute int
 
 	memory func(what string, n int) ([]byte, error)     // of panels and buffers, at a multiple of 64; nil: anywhere
 	spread func(sizes []int) (v [][]float32, err error) // of what is kept once for all replicas: numbers by parameter; nil: anywhere

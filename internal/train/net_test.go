@@ -108,12 +108,15 @@ func mixed(t *testing.T, m *gguf.Model) bool {
 	return g.Routes > 0
 }
 
-// Models of all families that can be trained have the losses and gradients of float64.
+// families are models of all families that can be trained.
+var families = []string{"llama-gqa", "llama-bias", "llama-spm-tied", "llama-rope-llama3", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "olmo2", "smollm3", "arcee",
+	"apertus", "granite", "exaone4", "seed-oss", "ernie4_5", "hunyuan-dense", "glm4", "phi3", "phi3-longrope",
+	"ernie4_5-moe", "exaone-moe", "glm4moe", "granitemoe", "hunyuan-moe", "llama4", "minimax-m2", "mixtral", "olmoe", "qwen2moe", "qwen3moe", "gpt-oss", "gemma4", "gemma4-kv", "gemma4-moe"}
+
+// They have the losses and gradients of float64.
 func TestModels(t *testing.T) {
 	trained := 0
-	for _, name := range []string{"llama-gqa", "llama-bias", "llama-spm-tied", "llama-rope-llama3", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "olmo2", "smollm3", "arcee",
-		"apertus", "granite", "exaone4", "seed-oss", "ernie4_5", "hunyuan-dense", "glm4", "phi3", "phi3-longrope",
-		"ernie4_5-moe", "exaone-moe", "glm4moe", "granitemoe", "hunyuan-moe", "llama4", "minimax-m2", "mixtral", "olmoe", "qwen2moe", "qwen3moe", "gpt-oss", "gemma4", "gemma4-kv", "gemma4-moe"} {
+	for _, name := range families {
 		t.Run(name, func(t *testing.T) {
 			m := open(t, name)
 			leaf, leaves := 35, 2
