@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"sort"
+	"strconv"
 	"strings"
 
 	"ck/internal/cli"
@@ -41,7 +43,50 @@ func (p *program) explain(m *gguf.Model) error {
 func (p *program) netOptions() (train.NetOptions, error) {
 	lora, err := p.adapters()
 	return train.NetOptions{Leaf: p.data.tokens, Leaves: p.leaves(), Type: p.typ(), Table: p.table, LoRA: lora, Balance: p.net.aux,
-		Dropout: p.net.dropout, Seed: uint64(p.data.seed)}, err
+		Dropout: p.net.dropout, Seed: uint64(p.data.seed), Recompute: p.net.again}, err
+}
+
+// chooseAgain decides how many layers' activations are made again: as --recompute says, or with auto as few as fit, and all where nothing does.
+func (p *program) chooseAgain(m *gguf.Model) error {
+	g, _, err := engine.GraphOf(m)
+	if err != nil {
+		return err
+	}
+	o := &p.net
+	o.layers, o.again = len(g.Layers(len(g.Steps))), 0
+	switch o.recompute {
+	case "none":
+		return nil
+	case "all":
+		o.again = o.layers
+	case "auto":
+		err = p.fewestAgain(m)
+	default:
+		if o.again, err = strconv.Atoi(o.recompute); err != nil || o.again < 0 || o.again > o.layers {
+			return cli.Usage("--recompute: %q: expected auto, none, all or a number of layers, of which the model has %d", o.recompute, o.layers)
+		}
+	}
+	if o.again > 0 {
+		p.app.Info("activations of %d of %d layers are made again before their backward", o.again, o.layers)
+	}
+	return err
+}
+
+// fewestAgain finds how many layers must be made again at least, so that everything fits; all where that does not make it fit.
+func (p *program) fewestAgain(m *gguf.Model) (err error) {
+	left, _, known := p.memoryLeft()
+	fits := func(layers int) bool {
+		each, _, failed := p.estimate(m, len(p.places), func(o *train.NetOptions) { o.Recompute = layers })
+		if failed != nil {
+			err = failed
+			return true // there is nothing to look for
+		}
+		return (!known || each.Times(len(p.places)).Total() <= left) && len(train.Lacks(p.places, each)) == 0
+	}
+	if !fits(0) {
+		p.net.again = min(p.net.layers, 1+sort.Search(p.net.layers-1, func(n int) bool { return fits(n + 1) }))
+	}
+	return err
 }
 
 // estimate is what each of so many replicas takes, and the operations of all in a step, with some options changed.
@@ -113,20 +158,30 @@ func memoryWords(m train.Memory) string {
 	return strings.Join(words, ", ")
 }
 
-// remedy says what would fit, the mildest first: walks of one slot and one replica change no bit, adapters and shorter slots do.
+// remedy says what would fit, the mildest first: making activations again, walks of one slot and one replica change no bit, adapters and shorter slots do.
 func (p *program) remedy(m *gguf.Model, left int64, known bool) string {
-	n := len(p.places)
+	n, again := len(p.places), p.net.again
 	fits := func(change func(*train.NetOptions)) bool {
-		each, _, err := p.estimate(m, n, change)
+		each, _, err := p.estimate(m, n, func(o *train.NetOptions) {
+			if o.Recompute = again; change != nil {
+				change(o)
+			}
+		})
 		return err == nil && (!known || each.Times(n).Total() <= left) && (n != len(p.places) || len(train.Lacks(p.places, each)) == 0)
+	}
+	say := ""
+	if p.net.recompute != "auto" && p.net.again < p.net.layers {
+		again, say = p.net.layers, "--recompute auto "
+		if fits(nil) {
+			return say + "fits and changes no bit"
+		}
 	}
 	one := func(o *train.NetOptions) { o.Leaves = 1 }
 	if p.leaves() > 1 && fits(one) {
-		return "--walk 1 fits and changes no bit"
+		return say + "--walk 1 fits and changes no bit"
 	}
-	say := ""
 	if n > 1 {
-		n, say = 1, "--replicas 1 "
+		n, say = 1, say+"--replicas 1 "
 		if fits(nil) {
 			return say + "fits and changes no bit"
 		}

@@ -39,6 +39,9 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
+	if err := p.chooseAgain(m); err != nil {
+		return err
+	}
 	each, ops, err := p.estimate(m, len(p.places), nil)
 	if err != nil {
 		return err
@@ -66,12 +69,14 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 			Left    int64   `json:"bytes_left,omitempty"`
 			Fits    *bool   `json:"fits,omitempty"`
 			Copies  int     `json:"replicas"`
+			Layers  int     `json:"layers"`
+			Again   int     `json:"recomputed_layers"`
 			Tokens  int     `json:"tokens_of_a_step"`
 			Ops     float64 `json:"operations_of_a_step"`
 			Peak    float64 `json:"peak_ops_per_s"`
 			Least   float64 `json:"least_seconds_of_a_step"`
 		}{"ck.train.estimate/1", mem.Values, mem.Moments, mem.Panels, mem.Walk, mem.Sums, mem.Cache, mem.Decode, mem.Rest, mem.Total(), file, left,
-			fits(known, mem.Total(), left, lacks), n, p.net.batch * p.data.tokens, ops, peak, ops / peak})
+			fits(known, mem.Total(), left, lacks), n, p.net.layers, p.net.again, p.net.batch * p.data.tokens, ops, peak, ops / peak})
 	}
 	of := ""
 	if n > 1 {
@@ -96,6 +101,7 @@ func (p *program) runEstimate(_ *cobra.Command, args []string) error {
 		row("does not fit", "", line+"; "+p.remedy(m, left, known))
 	}
 	row("a step", humanize.Scaled(ops, "OP"), fmt.Sprintf("%d tokens in walks of %d slots of %d", p.net.batch*p.data.tokens, p.leaves(), p.data.tokens))
+	row("made again", fmt.Sprint(p.net.again), fmt.Sprintf("of %d layers: their activations are not kept for the backward", p.net.layers))
 	row("at least", humanize.Seconds(ops/peak), fmt.Sprintf("a step, at the peak of now, %s/s; run says which share it reaches", humanize.Scaled(peak, "OP")))
 	return cli.OutError(t.Write(p.app.Out, p.app.Common.Plain))
 }

@@ -64,6 +64,10 @@ type netOptions struct {
 	replicas string
 	aux      float64
 	dropout  float64
+
+	recompute string
+	again     int // layers whose activations are made again, as chosen (chooseAgain)
+	layers    int // that the model has
 }
 
 func (o *netOptions) auxFlag(c *cobra.Command) {
@@ -82,6 +86,7 @@ func (o *netOptions) flags(c *cobra.Command) {
 	g.Int(&o.batch, "batch", "", 8, 1, 1<<20, "N", "slots of a step, a power of two")
 	g.Int(&o.walk, "walk", "", 0, 0, 1<<16, "N", "slots that are computed at once, a power of two; more take more memory and change no bit; default: as many as have 1024 tokens")
 	g.Text(&o.replicas, "replicas", "", "1", "WHERE", "replicas, each with workers, panels and buffers of its own, that share a step's slots: socket or node, one at each, or their number; they take more memory and change no bit")
+	g.Text(&o.recompute, "recompute", "", "auto", "LAYERS", "layers whose activations are not kept for the backward but made again: auto, none, all or how many; less memory, more work, and no bit changes; auto: as few as make it fit")
 }
 
 // loraOptions are the flags of adapters.

@@ -142,6 +142,9 @@ func (p *program) runRun(c *cobra.Command, args []string) error {
 	}
 	defer m.Close()
 	defer g.Close()
+	if err := p.chooseAgain(m); err != nil {
+		return err
+	}
 	if o.explain {
 		return p.explain(m)
 	}
@@ -566,10 +569,11 @@ func (s *session) print(model, adapter, peft string) error {
 			Share      float64    `json:"peak_share"`
 			Need       int64      `json:"estimated_bytes"`
 			Held       int64      `json:"held_bytes,omitempty"`
+			Again      int        `json:"recomputed_layers"`
 			Times      []stepTime `json:"step_times,omitempty"`
 			Warnings   []string   `json:"warnings"`
 		}{"ck.train.run/1", model, adapter, peft, s.saved, s.t.Done, s.epochs(), finite(s.first), finite(s.last.Loss), finite(s.valLoss), s.skipped,
-			s.p.run.curve, s.peaks[peakKind(s.p.typ())], s.operations(), s.speed(), s.share(s.speed()), s.need, s.held(), s.times(), s.p.app.Warnings()})
+			s.p.run.curve, s.peaks[peakKind(s.p.typ())], s.operations(), s.speed(), s.share(s.speed()), s.need, s.held(), s.p.net.again, s.times(), s.p.app.Warnings()})
 	}
 	t := plaintext.Table{Head: []string{"what", "value"}, Right: []bool{false, true}}
 	row := func(what, value string) { t.Rows = append(t.Rows, []string{what, value}) }

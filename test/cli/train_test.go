@@ -205,7 +205,8 @@ func TestTrainMemory(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	for i, more := range [][]string{{"F32", "--walk", "1"}, {"F32", "--walk", "2", "--dtype", "f32"}, {"F32", "--optimizer", "sgd"}, {"Q8_0", "--rank", "8", "--tokens", "512"}} {
+	for i, more := range [][]string{{"F32", "--walk", "1"}, {"F32", "--walk", "2", "--dtype", "f32"}, {"F32", "--optimizer", "sgd"}, {"Q8_0", "--rank", "8", "--tokens", "512"},
+		{"Q8_0", "--rank", "8", "--tokens", "512", "--recompute", "all"}} {
 		args := []string{"run", "-m", filepath.Join(dir, more[0]), "-d", text, "-o", filepath.Join(dir, fmt.Sprint(i)), "--tokens", "32", "--batch", "2", "--steps", "8", "--val", "0", "--json", "-q"}
 		cmd := exec.Command(filepath.Join(buildPrograms(t), "cktrain"), append(args, more[1:]...)...)
 		out, err := cmd.Output()
@@ -222,6 +223,88 @@ func TestTrainMemory(t *testing.T) {
 		t.Logf("%v: %d bytes held, %d estimated: %+.1f %%", more, got.Held, got.Need, 100*(float64(got.Held)/float64(got.Need)-1))
 		if off := float64(got.Held)/float64(got.Need) - 1; off < -0.05 || off > 0.05 {
 			t.Errorf("%v: %d bytes held, %d estimated", more, got.Held, got.Need)
+		}
+	}
+}
+
+// Where memory is short as few layers as fit are made again, and nothing else changes: a run has the bits of one that keeps all. What is asked for is held against
+// the model; where nothing fits, or not as asked, the run is refused, and a remedy named.
+func TestTrainRecompute(t *testing.T) {
+	_, text := trainee(t)
+	dir := t.TempDir()
+	model, programs := filepath.Join(dir, "m.gguf"), buildPrograms(t)
+	cmd := exec.Command(filepath.Join(programs, "ckbench"), "synth", "F32", "--layers", "4", "--hidden", "64", "--ffn", "128", "--heads", "4", "--kv-heads", "2", "--vocab", "800", "-o", model)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	type fit struct {
+		Bytes   int64   `json:"bytes"`
+		Buffers int64   `json:"buffers_bytes"`
+		Ops     float64 `json:"operations_of_a_step"`
+		Seconds float64 `json:"least_seconds_of_a_step"`
+		Layers  int     `json:"layers"`
+		Again   int     `json:"recomputed_layers"`
+	}
+	estimate := func(more ...string) (f fit) {
+		t.Helper()
+		out, err := exec.Command(filepath.Join(programs, "cktrain"), append([]string{"estimate", "-m", model, "--tokens", "256", "--batch", "4", "-t", "1", "--json", "-q"}, more...)...).Output()
+		if err == nil {
+			err = json.Unmarshal(out, &f)
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", more, err)
+		}
+		return f
+	}
+	var by []fit
+	for n := range 5 {
+		f := estimate("--recompute", fmt.Sprint(n))
+		if f.Again != n || f.Layers != 4 || f.Seconds <= 0 || n > 0 && (f.Ops <= by[n-1].Ops || n < 4 && f.Buffers >= by[n-1].Buffers) {
+			t.Errorf("%d layers again: %+v; before %+v", n, f, by)
+		}
+		by = append(by, f)
+	}
+	if a, b := estimate(), estimate("--recompute", "none"); a.Bytes != by[0].Bytes || b.Bytes != by[0].Bytes || estimate("--recompute", "all").Bytes != by[4].Bytes {
+		t.Errorf("%+v, %+v, expected %+v", a, b, by[0])
+	}
+	for n := 1; n < 4; n++ {
+		for _, limit := range []int64{by[n].Bytes, by[n-1].Bytes - 1} {
+			if f := estimate("--mem-limit", fmt.Sprint(limit)); f.Again != n || f.Bytes > limit {
+				t.Errorf("%d bytes: %+v, expected %d layers", limit, f, n)
+			}
+		}
+	}
+	run := func(out string, more ...string) (code, again int, stderr string) {
+		args := []string{"run", "-m", model, "-d", text, "-o", filepath.Join(dir, out), "--tokens", "256", "--batch", "4", "--steps", "3", "--val", "0", "-t", "1", "--json", "-q"}
+		cmd := exec.Command(filepath.Join(programs, "cktrain"), append(args, more...)...)
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		text, err := cmd.Output()
+		var f fit
+		if err == nil {
+			err = json.Unmarshal(text, &f)
+		}
+		return exitCode(err), f.Again, errs.String()
+	}
+	limit := fmt.Sprint(by[2].Bytes)
+	for i, c := range []struct {
+		args        []string
+		code, again int
+		says        string
+	}{
+		{nil, 0, 0, ""}, {[]string{"--mem-limit", limit}, 0, 2, ""}, {[]string{"--recompute", "all"}, 0, 4, ""},
+		{[]string{"--recompute", "none", "--mem-limit", limit}, 4, 0, "--recompute auto fits and changes no bit"},
+		{[]string{"--mem-limit", "6M"}, 4, 0, "nothing that can be left out makes it fit"}, {[]string{"--recompute", "5"}, 2, 0, "of which the model has 4"}, {[]string{"--recompute", "some"}, 2, 0, "expected auto, none, all"},
+	} {
+		code, again, stderr := run(fmt.Sprint(i), c.args...)
+		if code != c.code || again != c.again || !strings.Contains(stderr, c.says) {
+			t.Errorf("%v: code %d, %d layers again, expected %d and %d: %s", c.args, code, again, c.code, c.again, stderr)
+		}
+		if code == 0 && i > 0 {
+			a, _ := os.ReadFile(filepath.Join(dir, "0", "checkpoint-3.gguf"))
+			if b, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(i), "checkpoint-3.gguf")); err != nil || !bytes.Equal(a, b) {
+				t.Errorf("%v: another checkpoint, %v", c.args, err)
+			}
 		}
 	}
 }
