@@ -18,6 +18,9 @@ type Differentiable interface {
 type Tape struct {
 	G          *Graph
 	Rows, Leaf int
+	// Part is how many rows of a leaf the gradient of a matrix is summed over in one chain; 0: all of them. Onto is sums that gradients of weights go on from.
+	Part int
+	Onto map[WeightID]ValueID
 
 	sum     Op                     // adds two values
 	frozen  func(WeightID) bool    // weights that get no gradient
@@ -41,39 +44,55 @@ func (e *NoBackwardError) Error() string {
 	return fmt.Sprintf("step %s: %s has %s", e.Step, e.Kind, why)
 }
 
-// Differentiate appends the backward of the first steps of g, which make value v, whose gradient is seed, and returns the gradients of all weights that v
-// depends on and that are not frozen (nil: none is). rows is the number of rows of every walk, leaf those of a leaf; sum is the kind of step that adds two
-// values.
-func Differentiate(g *Graph, steps int, v, seed ValueID, rows, leaf int, sum Op, frozen func(WeightID) bool) (*Tape, error) {
+// NewTape begins the backward of a graph that has only its forward pass yet, or what of it stands before the loss. rows is the number of rows of every walk, leaf
+// those of a leaf; sum is the kind of step that adds two values. Weights that are frozen (nil: none is) get no gradient.
+func NewTape(g *Graph, rows, leaf int, sum Op, frozen func(WeightID) bool) (*Tape, error) {
 	if n := rows / max(1, leaf); leaf < 1 || rows%leaf != 0 || n&(n-1) != 0 {
 		return nil, fmt.Errorf("internal error: %d rows in leaves of %d", rows, leaf)
 	}
 	if frozen == nil {
 		frozen = func(WeightID) bool { return false }
 	}
-	t := &Tape{G: g, Rows: rows, Leaf: leaf, sum: sum, frozen: frozen, needs: make([]bool, len(g.Values)), turned: map[ValueID]ValueID{}, weights: map[WeightID][]ValueID{}}
-	for i := range g.Steps[:steps] {
-		s := &g.Steps[i]
+	t := &Tape{G: g, Rows: rows, Leaf: leaf, sum: sum, frozen: frozen, turned: map[ValueID]ValueID{}, weights: map[WeightID][]ValueID{}}
+	t.Forward(0)
+	return t, nil
+}
+
+// Forward says that the steps from first on, which were appended, are more of the forward pass.
+func (t *Tape) Forward(first int) {
+	t.needs = append(t.needs, make([]bool, len(t.G.Values)-len(t.needs))...)
+	for i := range t.G.Steps[first:] {
+		s := &t.G.Steps[first+i]
 		needs := slices.ContainsFunc(s.In, t.Needs) || slices.ContainsFunc(s.W, t.Trains)
 		for _, v := range s.Out {
 			t.needs[v] = needs
 		}
 	}
-	t.Give(v, seed)
-	for i := steps - 1; i >= 0; i-- {
-		s := g.Steps[i] // a copy: the list grows
+}
+
+// Back appends the backward of steps [first, end), the last one first, of what the gradients of their outputs are by then.
+func (t *Tape) Back(first, end int) error {
+	for i := end - 1; i >= first; i-- {
+		s := t.G.Steps[i] // a copy: the list grows
 		if !slices.ContainsFunc(s.Out, func(v ValueID) bool { _, ok := t.Of(v); return ok && t.Needs(v) }) {
 			continue
 		}
 		d, ok := s.Op.(Differentiable)
 		if !ok {
-			return nil, &NoBackwardError{Step: s.Name, Kind: s.Op.Kind()}
+			return &NoBackwardError{Step: s.Name, Kind: s.Op.Kind()}
 		}
 		if err := d.Backward(t, &s); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return t, nil
+	return nil
+}
+
+// Take is the gradients of weights that were given since it was called last: they are not the tape's any more.
+func (t *Tape) Take() map[WeightID][]ValueID {
+	w := t.weights
+	t.weights = map[WeightID][]ValueID{}
+	return w
 }
 
 // Needs reports whether the gradient of a value of the forward is wanted: a weight that is not frozen is behind it. Trains reports whether one is not frozen.

@@ -10,8 +10,8 @@ import (
 
 // CrossEntropy is the loss of picked rows: the first output is -ln of the probability of the token that should follow (graph.Input.Target; 0 where none
 // counts), the second one the gradient of the loss by the logits, where each row that counts has its share (graph.Input.Share): share * (softmax - 1 at the
-// target).
-type CrossEntropy struct{}
+// target). The first row is picked row From.
+type CrossEntropy struct{ From int }
 
 func (CrossEntropy) Kind() string         { return "cross-entropy" }
 func (CrossEntropy) Needs(int) graph.Need { return graph.SameRow }
@@ -30,9 +30,9 @@ func (CrossEntropy) Check(g *graph.Graph, s *graph.Step) error {
 	return nil
 }
 
-func (CrossEntropy) Ref(r *graph.Ref, s *graph.Step) {
+func (c CrossEntropy) Ref(r *graph.Ref, s *graph.Step) {
 	for i, logits := range r.Vals[s.In[0]] {
-		target := r.In.Target[r.In.Pick[i]]
+		target := r.In.Target[r.In.Pick[c.From+i]]
 		if target < 0 || logits == nil {
 			continue
 		}
@@ -70,10 +70,10 @@ func runCrossEntropy(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	in, vocab := w.Floats(it.In[0])
 	loss, _ := w.Floats(it.Out[0])
 	out, _ := w.Floats(it.Out[1])
-	b := w.Batch()
+	b, from := w.Batch(), it.Op.(CrossEntropy).From
 	for r := p.R0; r < p.R1 && !w.Stopped(); r++ {
 		x, d := in[r*vocab:(r+1)*vocab], out[r*vocab:(r+1)*vocab]
-		target := b.Target[b.Pick[r]]
+		target := b.Target[b.Pick[from+r]]
 		if target < 0 {
 			clear(d)
 			loss[r] = 0

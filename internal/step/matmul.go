@@ -387,8 +387,11 @@ func (Matmul) Backward(t *graph.Tape, s *graph.Step) error {
 		t.GiveWeight(b, t.Do(SumRows{t.Leaf}, "d."+t.G.Weights[b].Name, t.G.Width(d), t.OfWeight(b), []graph.ValueID{d})[0])
 	}
 	if t.Trains(w) {
-		dy := t.Turned(d, Turn{})
-		t.GiveWeight(w, t.Do(Outer{t.Leaf}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), []graph.ValueID{dy, x}, w)[0])
+		in := []graph.ValueID{t.Turned(d, Turn{}), x}
+		if before, ok := t.Onto[w]; ok {
+			in = append(in, before)
+		}
+		t.GiveWeight(w, t.Do(Outer{t.Leaf, t.Part}, "d."+t.G.Weights[w].Name, t.G.Weights[w].Cols, t.OfWeight(w), in, w)[0])
 	}
 	if t.Needs(x) {
 		t.Give(x, t.Do(Matmul{Slices: 1}, "d."+s.Name, t.G.Width(x), t.G.Values[x].Space, []graph.ValueID{d}, t.Transpose(w))[0])

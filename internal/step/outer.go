@@ -10,22 +10,32 @@ import (
 )
 
 // Outer is the gradient of a matrix: out[n][k] = sum over rows of dy[row][n] * x[row][k]. The inputs are dy with rows and columns changed (Turn), and x. The
-// sum over the rows of a leaf is one chain; those of leaves are added by a tree. The weight is the matrix itself, whose form says the arithmetic.
-type Outer struct{ Leaf int }
+// sum over the rows of a leaf is one chain, or a chain for every Part rows of it, which are added one after the other; those of leaves are added by a tree. The
+// weight is the matrix itself, whose form says the arithmetic. A third input is what the sum goes on from: all rows are of one leaf then.
+type Outer struct{ Leaf, Part int }
 
-func (Outer) Kind() string         { return "outer" }
-func (Outer) Needs(int) graph.Need { return graph.AllRows }
-func (Outer) Role(int) graph.Role  { return graph.Matrix }
+func (Outer) Kind() string        { return "outer" }
+func (Outer) Role(int) graph.Role { return graph.Matrix }
+
+func (Outer) Needs(i int) graph.Need {
+	if i == 2 {
+		return graph.SameRow
+	}
+	return graph.AllRows
+}
 
 func (o Outer) Check(g *graph.Graph, s *graph.Step) error {
-	if err := s.Arity(2, 1, 1, 1); err != nil {
+	if err := s.Arity(max(2, min(len(s.In), 3)), 1, 1, 1); err != nil {
 		return err
 	}
 	w, rows := g.Weights[s.W[0]], g.Width(s.In[0])
+	if len(s.In) > 2 && (rows != o.Leaf || g.Values[s.In[2]].Space != g.Values[s.Out[0]].Space || g.Width(s.In[2]) != w.Cols) {
+		return fmt.Errorf("%s is no sum that %d rows of one leaf go on from", g.Values[s.In[2]].Name, rows)
+	}
 	if g.Values[s.Out[0]].Space.Fixed != w.Rows || g.Width(s.Out[0]) != w.Cols || g.Values[s.In[0]].Space.Fixed != w.Rows || g.Width(s.In[1]) != w.Cols {
 		return fmt.Errorf("%s is [%d, %d]", w.Name, w.Rows, w.Cols)
 	}
-	if o.Leaf < 1 || rows%o.Leaf != 0 || g.Values[s.In[1]].Space.Fixed != 0 {
+	if fixed := g.Values[s.In[1]].Space.Fixed; o.Leaf < 1 || o.Part < 0 || rows%o.Leaf != 0 || fixed != 0 && fixed != rows {
 		return fmt.Errorf("%d rows in leaves of %d", rows, o.Leaf)
 	}
 	return nil
@@ -33,6 +43,9 @@ func (o Outer) Check(g *graph.Graph, s *graph.Step) error {
 
 func (Outer) Ref(r *graph.Ref, s *graph.Step) {
 	r.Each(s, 0, func(n int, out []float64) {
+		if len(s.In) > 2 {
+			copy(out, r.Row(s, 2, n))
+		}
 		for row, dy := range r.Row(s, 0, n) {
 			for k, x := range r.Row(s, 1, row) {
 				out[k] += dy * x
@@ -55,17 +68,30 @@ func (o Outer) Realise(b *plan.Builder, i int) (int, error) {
 	if o.Leaf != rows && o.Leaf%f.GroupK != 0 {
 		return 0, fmt.Errorf("leaves of %d rows cut groups of %d", o.Leaf, f.GroupK)
 	}
+	if o.Part > 0 && o.Part < o.Leaf && o.Part%f.GroupK != 0 {
+		return 0, fmt.Errorf("parts of %d rows cut groups of %d", o.Part, f.GroupK)
+	}
 	it := b.Item(i, outer)
 	it.In = []plan.Operand{activations(b, s.In[0], f).Whole(), b.At(s.In[1]).Whole()}
+	if len(s.In) > 2 {
+		it.Do, it.In = outerOnto, append(it.In, b.At(s.In[2]).Cols(f.PanelRows))
+	}
 	it.Cut = plan.ColCut(b.Plan.G.Width(s.Out[0]), f.PanelRows)
 	b.Finish(it, s.Out[0], f.PanelRows)
 	return 0, nil
 }
 
-var outer = &plan.Kind{Name: "outer", In: 2, Out: 1, Weights: [2]int{1, 1}, Group: plan.Products, Work: func(p *plan.Plan, it *plan.Item, l plan.Load) plan.Work {
+// outerOnto goes on from a sum.
+var (
+	outer     = &plan.Kind{Name: "outer", In: 2, Out: 1, Weights: [2]int{1, 1}, Group: plan.Products, Work: outerWork}
+	outerOnto = &plan.Kind{Name: "outer-onto", In: 3, Out: 1, Weights: [2]int{1, 1}, Group: plan.Products, Work: outerWork,
+		InPlace: func(_ *plan.Item, in int) bool { return in == 2 }}
+)
+
+func outerWork(p *plan.Plan, it *plan.Item, _ plan.Load) plan.Work {
 	m, f := p.G.Weights[it.W[0]], p.Formats[it.W[0]]
-	return plan.Work{Ops: 2 * float64(m.Rows) * float64(m.Cols) * float64(l.Rows), Kind: f.Act.Arithmetic()}
-}}
+	return plan.Work{Ops: 2 * float64(m.Rows) * float64(m.Cols) * float64(p.Bufs[it.In[0].Buf].Width), Kind: f.Act.Arithmetic()}
+}
 
 // outerRows is how many rows of a result are made at a time: the sums of leaves that wait for each other stay in the cache.
 const outerRows = 256
@@ -76,20 +102,44 @@ func runOuter(w *walk.Worker, it *plan.Item, p plan.Rect) {
 	dy := *w.Act(it.In[0])
 	x, wide := w.Floats(it.In[1])
 	out, width := w.Floats(it.Out[0])
-	rows, leaves, size := w.Rows(it.Space), dy.K/op.Leaf, f.PanelBytes(op.Leaf)
+	part := op.Leaf
+	if op.Part > 0 {
+		part = min(part, op.Part)
+	}
+	rows, leaves, size := w.Rows(it.Space), dy.K/op.Leaf, op.Leaf/part*f.PanelBytes(part)+f.PanelBytes(op.Leaf%part)
+	if len(it.In) > 2 {
+		if before, _ := w.Floats(it.In[2]); &before[0] != &out[0] { // somebody still reads it
+			for r := range rows {
+				copy(out[r*width+p.C0:r*width+p.C1], before[r*width+p.C0:])
+			}
+		}
+	}
 	panels := w.Bytes(leaves * size)
 	sums := w.Singles(levels(leaves) * outerRows * f.PanelRows)
 	for c := p.C0; c < p.C1; c += f.PanelRows {
 		n := min(f.PanelRows, p.C1-c)
+		parts := func(l int, use func(r, k int, panel []byte)) { // of a leaf: rows [r, r+k) of the walk
+			to := panels[l*size:]
+			for r := 0; r < op.Leaf; r += part {
+				k := min(part, op.Leaf-r)
+				use(l*op.Leaf+r, k, to[:f.PanelBytes(k)])
+				to = to[f.PanelBytes(k):]
+			}
+		}
 		for l := range leaves {
-			w.Kernels().PackTurned(f, panels[l*size:(l+1)*size], op.Leaf, n, func(row int) []float32 { return x[(l*op.Leaf+row)*wide+c:] })
+			parts(l, func(r, k int, panel []byte) {
+				w.Kernels().PackTurned(f, panel, k, n, func(row int) []float32 { return x[(r+row)*wide+c:] })
+			})
 		}
 		for m0 := 0; m0 < rows && !w.Stopped(); m0 += outerRows {
 			m1 := min(m0+outerRows, rows)
 			addLeaves(w.Kernels().Add, 0, leaves, sums, outerRows*f.PanelRows, out[m0*width+c:], width, m1-m0, n, func(l int, y []float32, stride int) {
-				part := dy
-				w.Matmul = kernel.Matmul{W: panels[l*size : (l+1)*size], N: n, K: op.Leaf, K0: l * op.Leaf, Slices: 1, X: rowsOf(&part, m0, m1), M1: m1 - m0, Y: y, YStride: stride}
-				f.Matmul(w.Scratch, &w.Matmul)
+				parts(l, func(r, k int, panel []byte) {
+					act := dy
+					w.Matmul = kernel.Matmul{W: panel, N: n, K: k, K0: r, Slices: 1, X: rowsOf(&act, m0, m1), M1: m1 - m0, Y: y, YStride: stride,
+						Add: r > l*op.Leaf || len(it.In) > 2}
+					f.Matmul(w.Scratch, &w.Matmul)
+				})
 			})
 		}
 	}

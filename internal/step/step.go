@@ -34,7 +34,9 @@ var Table = []Row{
 	// Of backwards.
 	{CrossEntropy{}, []Realisation{{crossEntropy, runCrossEntropy}}},
 	{Turn{}, []Realisation{{turn, runTurn}}},
-	{Outer{}, []Realisation{{outer, runOuter}}},
+	{Outer{}, []Realisation{{outer, runOuter}, {outerOnto, runOuter}}},
+	{PartRows{}, []Realisation{{partRows, runPartRows}}},
+	{PlaceRows{}, []Realisation{{firstRows, runPlaceRows}, {moreRows, runPlaceRows}}},
 	{SumRows{}, []Realisation{{sumRows, runSumRows}}},
 	{EmbedGrad{}, []Realisation{{embedGrad, runEmbedGrad}}},
 	{PickGrad{}, []Realisation{{pickGrad, runPickGrad}}},

@@ -154,11 +154,10 @@ func (opt NetOptions) extend(g *graph.Graph) (x extended, err error) {
 		return x, err
 	}
 	x.weights = len(g.Weights)
-	forward := len(g.Steps)
 	if x.gradients, err = step.Train(g, opt.Leaf*opt.Leaves, opt.Leaf, x.frozen); err != nil {
 		return x, err
 	}
-	return x, step.Again(g, forward, opt.Recompute)
+	return x, step.Again(g, opt.Recompute)
 }
 
 // extended is what a graph with its backward has.
