@@ -129,7 +129,7 @@ func TestCacheThatFits(t *testing.T) {
 	}
 	_, err = Open(m, Options{Threads: 1, MemLimit: 4 << 20, Context: 8000})
 	var me *MemoryError
-	if !errors.As(err, &me) || !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "--mem-limit 4.0 MiB: buffers of walks take 0.6 MiB, the KV cache at least 7.8 MiB; raise it to 8.4 MiB, use ") {
+	if !errors.As(err, &me) || !errors.Is(err, syscall.ENOMEM) || !strings.Contains(err.Error(), "--mem-limit 4.0 MiB: buffers of walks take 0.3 MiB, the KV cache at least 7.8 MiB; raise it to 8.1 MiB, use ") {
 		t.Errorf("8 MiB of cache in a limit of 4: %v", err)
 	}
 	if _, err = Open(m, Options{Threads: 1, MemLimit: 1000}); !errors.As(err, &me) {

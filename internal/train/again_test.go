@@ -26,6 +26,7 @@ type againCase struct {
 	typ     quant.Type
 	balance float64
 	rank    int
+	dropout float64
 }
 
 // trainer trains so, on so many replicas with so many workers each.
@@ -36,7 +37,7 @@ func (c againCase) trainer(t *testing.T, replicas, workers, leaves, recompute in
 		get = func() *gguf.Model { return quantized(t) }
 	}
 	m := get()
-	opt := NetOptions{Leaf: 32, Leaves: leaves, Type: c.typ, Table: table(), Balance: c.balance, Recompute: recompute}
+	opt := NetOptions{Leaf: 32, Leaves: leaves, Type: c.typ, Table: table(), Balance: c.balance, Dropout: c.dropout, Seed: 5, Recompute: recompute}
 	if c.rank > 0 {
 		opt.LoRA = &LoRA{Rank: c.rank, Alpha: 8, Targets: regexp.MustCompile("attn_(q|output)|ffn_(up|down)")}
 	}
@@ -60,8 +61,8 @@ func (c againCase) trainer(t *testing.T, replicas, workers, leaves, recompute in
 // Whatever is made again, by however many workers and replicas: losses, norms and checkpoints are the same, also where training goes on with another setting.
 func TestAgainSameBits(t *testing.T) {
 	data := batches(40, 32, 4, 6)
-	for _, c := range []againCase{{"qwen3", quant.BF16, 0, 0}, {"gemma4-kv", quant.F32, 0, 0}, {"gpt-oss", quant.BF16, 0.1, 0}, {"llama4", quant.F32, 0.3, 0},
-		{"phi3", quant.BF16, 0, 4}, {"Q4_K_M", quant.F32, 0, 3}} {
+	for _, c := range []againCase{{"qwen3", quant.BF16, 0, 0, 0.1}, {"gemma4-kv", quant.F32, 0, 0, 0}, {"gpt-oss", quant.BF16, 0.1, 0, 0}, {"llama4", quant.F32, 0.3, 0, 0.3},
+		{"phi3", quant.BF16, 0, 4, 0.2}, {"Q4_K_M", quant.F32, 0, 3, 0}} {
 		var want string
 		var half []byte
 		for _, s := range []struct{ replicas, workers, leaves, recompute int }{{1, 1, 4, 0}, {1, 1, 4, allLayers}, {1, 3, 2, allLayers}, {1, 3, 4, 1}, {2, 2, 1, allLayers}, {2, 1, 2, 1}} {

@@ -527,7 +527,7 @@ func TestJudgedForward(t *testing.T) {
 			if want /= float64(targets); math.Float64bits(got) != math.Float64bits(want) {
 				t.Errorf("%s: a loss of %v, walks have %v", name, got, want)
 			}
-			if it := &items[last]; it.Do.Name != "cross-entropy" || last > 2*len(items)/3 {
+			if it := &items[last]; it.Name != "loss" || last > 2*len(items)/3 {
 				t.Errorf("%s: the last of %d items is %d, %s %s", name, len(items), last, it.Do, it.Name)
 			}
 			for _, b := range data {
